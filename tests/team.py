@@ -1,4 +1,4 @@
-"""The team of most tests. It stands alone: the processes that tests start need it, and do not need pytest."""
+"""The team of most tests. It is alone here: the processes that tests start need it, and do not need pytest."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_typo_does_not_leave_the_console_s_answers_on(tmp_path: Path, console:
     assert read_settings(path).console_answers is False
 
 
-def test_a_key_of_session_yaml_that_stands_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
+def test_a_key_of_session_yaml_that_is_given_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
     (tmp_path / "session.yaml").write_text("language: en\nlimits: {}\nlanguage: ja\n")
     with pytest.raises(InvalidArguments) as refused:
         read_settings(tmp_path / "session.yaml")

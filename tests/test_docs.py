@@ -45,7 +45,7 @@ def test_no_page_of_docs_is_too_long_to_be_read() -> None:
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 
 
-def test_no_line_of_the_changelog_stands_twice() -> None:
+def test_no_line_of_the_changelog_is_there_twice() -> None:
     """A merge of two branches may have kept both versions of a part."""
     lines = Counter((REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8").splitlines())
     del lines[""]

@@ -1,4 +1,4 @@
-"""The commands about agents (`agent add|set|list|remove|move`, `brief`) and about their files in one repository:
+"""The commands about agents (`agent add|set|list|approve|remove|move|brief`) and about their files in one repository:
 `edits`, `reservations`, `reserve`, `release`, `workspace`."""
 
 from __future__ import annotations

@@ -100,7 +100,8 @@ def placed(agent_id: str | None, machine: str | None) -> str:
 
 
 def indented(text: str) -> Iterator[str]:
-    """Yields an agent's text indented, line by line, so that none can pass for one of our lines, which are not."""
+    """Yields an agent's text indented, line by line, so that none can pass for one of our lines, which are not
+    indented."""
     for line in text.split("\n"):
         yield f"   {line}".rstrip()
 

@@ -1,4 +1,4 @@
-"""The commands `task`, `send-task`, `unlock`, `interrupt`, `resume`, `log` and `checks`."""
+"""The commands `task`, `send-task`, `wait`, `interrupt`, `resume`, `log` and `checks`."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ def _stop_of(task: Task) -> tuple[int, Line] | None:
 
 def still_stops(notice: Notification, task: Task) -> bool:
     """Whether an interrupt about this task, `blocked` or `cancel`, is still to be shown to an agent that has not read
-    it. What stops its work is, though the task is over or another's meanwhile; what concerns a task that it never had
-    in progress is not, nor one that was taken up again in its hands."""
+    it. It is if it stops work of the agent, even if the task is over or another's by now; it is not if the agent never
+    had the task in progress, or has it in progress again."""
     if not task.has_been_worked_on(notice.target_agent_id):
         return False
     present = interrupt_of(task)
@@ -252,7 +252,8 @@ def _announcement_id(task: Task, number: int, line: Line) -> str:
 
 def arrival_of(task: Task) -> Arrival | None:
     """The arrival of a task that waits for its assignee; None for one that does not wait, or that the assignee's task
-    session has started itself. What its chat session starts arrives thereby, even if it had been announced before."""
+    session has started itself. What its chat session starts counts as arriving then, even if it was announced
+    before."""
     if task.assignee_id is None or task.status not in WITH_ASSIGNEE or task.reported_at is not None:
         return None
     index, entry = task.latest("status", "assignee_id", "approval_status") or (-1, {})

@@ -50,7 +50,7 @@ def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
 
 def expressions(patterns: Iterable[str]) -> list[tuple[bool, str]]:
     """The patterns as regular expressions, each with whether it includes what it matches (see `matches`). One that
-    cannot be read matches only the file that is called so."""
+    cannot be read matches only the file of that very name."""
     found = []
     for pattern in patterns:
         text = composed(pattern.removeprefix(EXCEPTION))
@@ -61,7 +61,7 @@ def expressions(patterns: Iterable[str]) -> list[tuple[bool, str]]:
 
 
 def is_readable(pattern: str) -> bool:
-    """Whether the pattern can match anything but a file that is called so."""
+    """Whether the pattern can match anything but the file of that very name."""
     try:
         for segment in pattern.removeprefix(EXCEPTION).split("/"):
             _parts(segment)

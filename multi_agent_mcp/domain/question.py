@@ -204,8 +204,8 @@ def asked_notice(question: Question) -> Notification:
 
 
 def answered_notice(question: Question) -> Notification | None:
-    """The notification of a closed question's asker; None if it took the question back itself, or was told of what
-    happened to its task."""
+    """The notification of a closed question's asker; None if it took the question back itself, or has another
+    notification of what happened to its task."""
     if not question.closed or (question.status == WITHDRAWN and question.withdrawn_as != "nobody_left"):
         return None
     at = question.answered_at or question.created_at
@@ -241,7 +241,7 @@ def _notice(question: Question, action: str, told: str, at: datetime, by: str | 
 
 
 class Waiting(Protocol):
-    """That one agent waits for another one, as a question says for which its asker has parked its task."""
+    """One agent waits for another one: it has parked its task until that one answers a question."""
 
     @property
     def id(self) -> str: ...

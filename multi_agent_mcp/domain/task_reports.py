@@ -38,9 +38,8 @@ def _same(text: str) -> str:
 
 def completed(task: Task, change: Change, result: str, summary: str | None, next_steps: str | None) -> Task:
     """The task after `report_completed`: `success` finishes it; `failed` and `blocked` block it, unless somebody else
-    has blocked or cancelled it meanwhile: then it keeps that status, and only the report is recorded, as it is of a
-    success while the task is in review. Raises
-    `InvalidStatusTransition` for `success` with such a task."""
+    has blocked or cancelled it meanwhile: then it keeps that status and only the report is recorded; so it is for a
+    success while the task is in review. Raises `InvalidStatusTransition` for `success` with such a task."""
     wanted = "done" if result == "success" else "blocked"
     if wanted == "done" and task.status == "review":
         return task.recorded(change, completion_result=result)

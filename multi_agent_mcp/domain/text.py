@@ -93,7 +93,7 @@ def named(name: str, characters: int = QUOTED_CHARACTERS) -> str:
 
 def quoted_lines(text: str, characters: int | None = None) -> str:
     """Another's words in lines of their own, below a sentence that says whose they are: a harmless line that begins
-    with `> ` for each of theirs, with everything that a reader could take for the end of one counting as such; cut to
+    with `> ` for each of theirs, where every character that some program takes for the end of a line ends one; cut to
     so many characters in all."""
     whole = "\n".join(
         f"> {_not_ours(sanitize(_visible(line)).rstrip())}".rstrip() for line in text.splitlines() or [""]
@@ -130,8 +130,8 @@ _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uf
 
 
 def looks(text: str) -> str:
-    """What is to be seen of a text: the same for texts that a reader cannot tell apart, as one has characters that show
-    nothing, another width, or letters of another script that look the same. Empty if there is nothing to be seen."""
+    """What a reader sees of a text: equal for texts that look alike although one has invisible characters, another
+    width, or letters of another script that look the same. Empty if nothing is visible."""
     if text.isascii():
         return " ".join(text.split())
     shown = normalize("NFKC", "".join(character for character in text if category(character) != "Cf"))

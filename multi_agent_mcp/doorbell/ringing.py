@@ -157,7 +157,7 @@ class NotificationSource(Protocol):
 
 
 class Hold(Protocol):
-    """What holds the rings for an agent, as no notification could make it work: a usage limit of its host.
+    """A reason to hold back the rings for an agent, which no notification could make work: a usage limit of its host.
     It never raises."""
 
     reason: ClassVar[str]

@@ -31,8 +31,8 @@ GROWING = frozenset({".doorbell", ".share"})
 
 class WhileUnchanged(Service):
     """Values by name, each kept while the session's files and the processes of its agent sessions stay as they were,
-    and for `GOOD_FOR` at most. The record of the looks at panes counts by what was seen: it is written again every few
-    seconds, and all that it says is when."""
+    and for `GOOD_FOR` at most. Of the record of looks at panes only what was seen counts: it is written again every few
+    seconds with a new time."""
 
     def __init__(self, session: Session, sessions: Sessions) -> None:
         super().__init__(session)

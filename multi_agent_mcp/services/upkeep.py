@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Stillness:
-    """That nothing is to be done for an agent, and what is `pending` for it, with what both depend on: the modification
-    times `seen`, the team as it was, and the time `until` which no deadline passes. `works`: an execution of the agent
-    runs. There are no intents, and no files that features see to, while `empty` are the modification times where they
-    are; None: there may be. `pause`: the pause that the agent has read and that lasts.
+    """The finding that nothing is to be done for an agent, what is `pending` for it, and what both depend on: the
+    modification times `seen`, the team as it was, and the time `until`, before which no deadline passes. `works`: an
+    execution of the agent runs. There are no intents, and no files that features see to, while `empty` are the
+    modification times where they are; None: there may be. `pause`: the pause that the agent has read and that lasts.
 
     No `Memory` keeps it: which directories it depends on is found while it is made, and a part of it, `empty`, may be
     over before the rest."""

@@ -45,8 +45,8 @@ _ENDLESS_LINE = 2**31 - 1  # libyaml folds longer lines, and a folded line is no
 
 
 class Parser(yaml.cyaml.CParser if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
-    """libyaml's parser. PyYAML asks for the tag of every node that says none, and for rules by path before and after
-    it: these are the quickest functions that take its arguments, as `_value` sees by the nodes what they are."""
+    """libyaml's parser. For a node without a tag PyYAML asks for one, and for its rules by path before and after it.
+    `_value` needs neither, so these are the quickest functions that accept the arguments."""
 
     descend_resolver, ascend_resolver, resolve = operator.is_, tuple, slice
 
@@ -80,7 +80,7 @@ _forms: dict[str, list[tuple[str, re.Pattern[str], Callable[[str], Any]]]] = {}
 
 
 class Known(dict[Any, T]):
-    """What was made of scalars: a header consists mostly of keys and words that return in every file."""
+    """The values of scalars that were read before: most keys and words of a header are the same in every file."""
 
     def __init__(self, make: Callable[[Any], T]) -> None:
         super().__init__()

@@ -163,7 +163,7 @@ _LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--p
 
 
 class Given(NamedTuple):
-    """What an interpreter was given to run: a script's path, a module's name, or "" for a text (`sh -c`)."""
+    """What an interpreter runs: a script's path, a module's name, or "" for code in an argument (`sh -c`)."""
 
     word: str
     is_file: bool = False

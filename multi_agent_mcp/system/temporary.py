@@ -56,7 +56,7 @@ def clear_temporary(tree: Path, path: Path) -> None:
 
 def copy_included(project: Path, target: Path, *, but: Path) -> None:
     """Copies the untracked files of the project that its `.worktreeinclude` names to another working tree, except where
-    something is already, and what is below `but`. The patterns are matched by us: git takes for ever for some. Raises
+    something is already, and what is below `but`. The patterns are matched by us: git takes minutes for some. Raises
     `GitFailed`, `StorageError`."""
     place = project / INCLUDED
     text = (read_external(place) or b"").decode(errors="surrogateescape") if place.is_file() else ""

@@ -995,7 +995,7 @@ NO_ADVICE: Mapping[str, str] = {
     "guard.switch": "to an agent, of git's commands",
     "up.newer": "a screen may be unknown; when one is, `answer` shows it",
     "hook.ruled_out": "to an agent, of a command that a rule denies",
-    "why.no_sandbox": "what team.yaml lacks; `{command}` stands there",
+    "why.no_sandbox": "what team.yaml lacks; `{command}` is there",
     "team.file": "the comments of a new team.yaml",
 }
 

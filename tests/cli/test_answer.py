@@ -77,7 +77,7 @@ def test_an_answer_is_pressed_once_said_and_on_record(asked: Services) -> None:
     assert "Bash command 0" in line["dialog"]["text"]
 
 
-def test_an_answer_stands_in_the_timeline_with_who_gave_it_to_what_and_when(asked: Services) -> None:
+def test_an_answer_is_in_the_timeline_with_who_gave_it_to_what_and_when(asked: Services) -> None:
     (shown,) = json.loads(said(asked, "--json"))["dialogs"]
     before = now()
     said(asked, "worker-a", "3", "--question", shown["id"])

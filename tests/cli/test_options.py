@@ -156,7 +156,7 @@ def test_wrong_use_is_an_object_for_those_who_asked_for_json(
     assert says in answer["message"]
 
 
-def test_what_stands_behind_two_dashes_asks_for_no_json(
+def test_what_comes_after_two_dashes_asks_for_no_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["multi-agent-mcp", "reply", "--", "--json", "x", "y", "z"])

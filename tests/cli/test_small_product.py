@@ -1,4 +1,4 @@
-"""docs/small.md: its commands do what stands beside them, its team can be made, and it fits on two screens."""
+"""docs/small.md: its commands do what is said beside them, its team can be made, and it fits on two screens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_commands_of_the_page_run_as_they_stand_there(run: Run, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run_as_they_are_there(run: Run, tmp_path: Path) -> None:
     team, switched_off = blocks("yaml")
     (tmp_path / "team.yaml").write_text(team + switched_off, encoding="utf-8")
     lines = [shlex.split(line, comments=True)[1:] for block in blocks("sh") for line in block.splitlines()]

@@ -1,4 +1,4 @@
-"""The live screen of `watch`: it fits whatever terminal it stands in."""
+"""The live screen of `watch`: it fits whatever terminal it is in."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_what_an_agent_wrote_commands_nothing_and_is_no_markup() -> None:
     assert "[red]red[/red]" in text
 
 
-def test_what_waits_for_the_human_comes_first_and_its_number_stands_in_the_heading() -> None:
+def test_what_waits_for_the_human_comes_first_and_its_number_is_in_the_heading() -> None:
     lines = drawn(seen(), 80, 24, items=waits(2))
     assert lines[0] == "demo · waits for you: 2 · in_progress 3 · done 7"
     (first, *_) = [line for line in lines[1:] if line]

@@ -154,7 +154,7 @@ class Composer:
             self.queue.clear()
 
     def screen(self, width: int) -> bytes:
-        """The whole screen, drawn anew."""
+        """The whole screen, drawn again."""
         spins = "busy" if self.busy and self.view != "dialog" else "idle"
         title = TITLES[spins] if self.host == "claude" or spins == "busy" else "work"
         if self.view == "dialog" and self.host == "codex":

@@ -42,7 +42,7 @@ class Human(threading.Thread):
         self.keys(self.chance.choice((b"\x15", b"\x15", b"\n")))
 
     def home(self) -> None:
-        """A draft with the cursor at its beginning: where it stands in an empty composer."""
+        """A draft with the cursor at its beginning: where it is in an empty composer."""
         self.keys(b"jkh")
         self.pause(0.05, 0.1)
         self.keys(b"\x01")

@@ -49,7 +49,7 @@ class SharedOperation:
 
 @contextmanager
 def session() -> Iterator[Machines]:
-    """The desk and the laptop, with a worker on each that is free. No wire lies between them: its threads would be
+    """The desk and the laptop, with a worker on each that is free. No wire is between them: its threads would be
     forked."""
     with tempfile.TemporaryDirectory() as base, machines(Path(base), LAPTOP, delay=None) as made, ExitStack() as stack:
         made[DESK].services.agents.add(Agent(id="worker-d", parent_id="admin"))

@@ -85,7 +85,7 @@ def test_with_nobody_above_there_is_nobody_to_report_to() -> None:
         report_recipient("lone", team(Agent(id="lone"), Agent(id="boss", role="owner", status="removed")))
 
 
-def test_in_tree_order_everybody_stands_below_their_superior() -> None:
+def test_in_tree_order_everybody_is_below_their_superior() -> None:
     other = Agent(id="other", parent_id="admin")
     ordered = in_tree_order(team(WORKER, SUB, OWNER, ADMIN, other))
     assert [(agent.id, depth) for agent, depth in ordered] == [

@@ -10,7 +10,7 @@ from multi_agent_mcp.domain.task import require_no_cycle
 from multi_agent_mcp.errors import InvalidArguments
 
 
-def test_a_chain_a_diamond_and_what_lies_outside_are_no_cycles() -> None:
+def test_a_chain_a_diamond_and_what_is_outside_are_no_cycles() -> None:
     require_no_cycle({})
     require_no_cycle({"a": ["b"], "b": ["c"], "c": []})
     require_no_cycle({"top": ["left", "right"], "left": ["bottom"], "right": ["bottom"]})

@@ -43,11 +43,11 @@ def test_ten_messages_within_ten_minutes_without_a_task_changing_are_a_loop(
 
 
 def test_who_gets_no_answers_is_in_no_loop() -> None:
-    letters = [letter._replace(sender_id="a") for letter in exchange(*range(10))]
-    assert loop_in(letters, None) is None
-    assert loop_in([*letters[:7], *exchange(*range(10))[7:]], None) is None
-    answers = [letter._replace(sender_id="b") for letter in letters[7:]]
-    assert loop_in([*letters[:7], *answers], None) is not None
+    messages = [message._replace(sender_id="a") for message in exchange(*range(10))]
+    assert loop_in(messages, None) is None
+    assert loop_in([*messages[:7], *exchange(*range(10))[7:]], None) is None
+    answers = [message._replace(sender_id="b") for message in messages[7:]]
+    assert loop_in([*messages[:7], *answers], None) is not None
 
 
 def test_what_they_write_about_is_the_conversation_or_the_subject_however_often_it_was_answered() -> None:

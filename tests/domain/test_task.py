@@ -101,7 +101,7 @@ def test_the_first_start_and_the_end_are_remembered() -> None:
     assert done.completed_at == later.at
 
 
-def test_a_reason_stands_while_the_task_is_blocked_and_no_longer() -> None:
+def test_a_reason_is_there_while_the_task_is_blocked_and_no_longer() -> None:
     blocked = TASK.move_to("blocked", replace(BY_WORKER, reason="no key"))
     assert blocked.blocked_reason == "no key"
     assert blocked.move_to("todo", BY_WORKER).blocked_reason is None

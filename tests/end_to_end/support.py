@@ -314,7 +314,7 @@ class Team:
         return (self.path / "secrets" / f"{agent_id}.key").read_text(encoding="ascii").strip()
 
     def notify(self, agent_id: str, name: str, **header: str) -> None:
-        """Writes a notification by hand as another program would: a scratch file that is renamed."""
+        """Writes a notification as another program would: a scratch file that is renamed."""
         lines = [f"{key}: {value}" for key, value in header.items() if key != "instruction"]
         text = "\n".join(["---", *lines, "---", "", header.get("instruction", "")])
         self.drop(self.path / "notifications" / agent_id / name, text)

@@ -54,7 +54,7 @@ def test_what_is_said_of_windows_helps(bare: Team, terminal: Terminal) -> None:
     follow(team, team.run("attach", "worker-a").stderr, "up worker-a", *up)
     assert "attach needs a terminal" in team.run("attach", "worker-a").stderr
     assert findings(team, "supervisor") == {}
-    # one that was closed by hand
+    # one that a person closed
     terminal("kill-pane", "-t", str(team.services.agents.get("worker-a").pane_id))
     follow(team, findings(team, "panes")["worker-a"].repair, "up worker-a", *up)
     assert "worker-a" not in findings(team, "panes")

@@ -34,10 +34,10 @@ async def test_a_session_of_old_goes_on_and_gets_its_public_keys(team: Team) -> 
     path.write_text(json.dumps(records), encoding="utf-8")
     async with team.server("admin") as admin:
         await admin.call("send_message", receiver_id="worker-a", content="hello")
-    ((_, letter),) = team.services.workspace.mailbox("worker-a").unread()
-    assert letter.signature is not None
-    assert letter.signature.startswith("v2:")
-    assert team.services.signatures.verifies(letter, "worker-a")
+    ((_, message),) = team.services.workspace.mailbox("worker-a").unread()
+    assert message.signature is not None
+    assert message.signature.startswith("v2:")
+    assert team.services.signatures.verifies(message, "worker-a")
     records = json.loads(path.read_text(encoding="utf-8"))
     assert {name: record["public_key"] for name, record in records["agents"].items()} == known
 

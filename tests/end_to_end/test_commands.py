@@ -53,7 +53,7 @@ def test_init_twice_keeps_keys_and_mail_and_adds_what_is_new(bare: Team) -> None
     assert bare.run("init", "--team", file).stdout == f"{bare.path}: 5 agents (0 new)\n"
 
 
-def test_init_makes_a_lost_registry_anew_as_everybody_advises_and_keeps_what_was_there(bare: Team) -> None:
+def test_init_makes_a_lost_registry_again_as_everybody_advises_and_keeps_what_was_there(bare: Team) -> None:
     file = bare.base / "team.yaml"
     file.write_text(TEAM, encoding="utf-8")
     bare.ask("init", "--team", file)
@@ -392,7 +392,7 @@ def test_doctor_tells_what_does_not_verify(team: Team) -> None:
     assert "unsigned" in ran.stdout
 
 
-def test_doctor_explains_every_recipients_ladder_and_what_its_pane_shows(team: Team, terminal: Terminal) -> None:
+def test_doctor_explains_every_recipients_channels_and_what_its_pane_shows(team: Team, terminal: Terminal) -> None:
     terminal.pane("exec cat").belongs_to(team, "worker-a")
     terminal.pane("exec sh").belongs_to(team, "worker-b")
     team.services.workspace.registry.update("admin", host="claude")

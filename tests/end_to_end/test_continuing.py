@@ -132,7 +132,7 @@ def test_restart_ends_a_host_that_outlives_its_pane(
     (home / "deaf").unlink()
 
 
-def test_the_supervisor_continues_a_chat_and_begins_anew_where_the_host_refuses(
+def test_the_supervisor_continues_a_chat_and_begins_again_where_the_host_refuses(
     bare: Team, terminal: Terminal, home: Path
 ) -> None:
     team = made(bare, a=host(bare.base, home), b={"command": "cat", "host": "plain"})

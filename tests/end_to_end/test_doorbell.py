@@ -384,7 +384,7 @@ def test_a_line_that_a_human_has_begun_before_a_plain_program_is_left_alone(
         assert notifier.ring(agent, line()).state == "submitted"
         assert _lines(pane, 1) == [line()]
     terminal("send-keys", "-t", pane.id, "-l", "> ")
-    wait_until(lambda: pane.fact("cursor_x") == "2", "a prompt stands there")
+    wait_until(lambda: pane.fact("cursor_x") == "2", "a prompt is there")
     assert notifier.check(agent) is None
 
 

@@ -1,5 +1,5 @@
-"""The first screen of the READMEs, and the ten lines of the tour: every command as it stands there, in order, with an
-empty home, by the wheel alone that `pip` builds and installs."""
+"""The first screen of the READMEs, and the ten lines of the tour: every command as it is
+there, in order, with an empty home, by the wheel alone that `pip` builds and installs."""
 
 from __future__ import annotations
 

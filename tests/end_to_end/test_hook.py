@@ -225,5 +225,5 @@ def test_a_silent_hook_imports_next_to_nothing_and_no_hook_anything_heavy(team: 
     assert not imported() & slow
 
 
-def test_hook_stands_in_the_list_of_commands(team: Team) -> None:
+def test_hook_is_in_the_list_of_commands(team: Team) -> None:
     assert re.search(r"^ +hook ", team.run("help", "--all").stdout, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`host-config`: files that make a host start an agent's server and run its hooks, put beside what stands there."""
+"""`host-config`: files that make a host start an agent's server and run its hooks, put beside what is there."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def holds(value: Any, part: Any) -> bool:
 
 
 @pytest.mark.parametrize("host", FILES)
-def test_writing_keeps_what_stands_there_and_a_second_time_changes_nothing(team: Team, host: str) -> None:
+def test_writing_keeps_what_is_there_and_a_second_time_changes_nothing(team: Team, host: str) -> None:
     work = put_theirs(team)
     before = {name: (work / name).read_bytes() for name in FILES[host]}
     parsed = {name: read(work / name) for name in FILES[host]}
@@ -236,7 +236,7 @@ def test_claude_gets_its_server_its_hooks_and_the_waiter(team: Team) -> None:
         assert all(hook["command"].endswith(" --wait") for hook in waiting)
 
 
-def test_the_hooks_of_the_files_run_as_they_stand_there(team: Team) -> None:
+def test_the_hooks_of_the_files_run_as_they_are_there(team: Team) -> None:
     team.ask("interrupt", "worker-a", "--as", "admin")
     for host in ("claude", "codex"):
         hooks = json.loads(_shown(team, host, "--directory", "work")["files"][-1]["content"])["hooks"]

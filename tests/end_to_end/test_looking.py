@@ -48,7 +48,7 @@ def test_watch_once_is_plain_text_and_data_for_scripts(team: Team) -> None:
 
 
 def _watching(team: Team, terminal: Terminal, *options: str) -> Pane:
-    """`watch` in a pane; what it ended with stands there afterwards, and `cat` says whether it echoes."""
+    """`watch` in a pane; what it ended with is there afterwards, and `cat` says whether it echoes."""
     command = shlex.join([*COMMAND, "watch", *options, "--root", str(team.root)])
     return terminal.pane(f"cd {team.base}; trap : INT; {command}; echo ended with $?; stty -a; exec cat")
 

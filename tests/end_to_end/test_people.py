@@ -50,7 +50,7 @@ def wait_for(team: Team, expected: list[str]) -> None:
 
 
 def three_letters(team: Team) -> None:
-    """Sends three letters within one pause, even on a busy machine; earlier mail is read."""
+    """Sends three messages within one pause, even on a busy machine; earlier mail is read."""
     services = team.services
     services.reading.read(services.agents.get("owner"), Query())
     for number in range(3):

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, that nobody reads, that lack letters: one sentence each, or it simply works."""
+"""Standard streams that are closed, that nobody reads, that lack characters: one sentence each, or it simply works."""
 
 from __future__ import annotations
 

@@ -462,7 +462,7 @@ class TestMiddleware:
             assert len(read["messages"]) == attempt + 1
 
     async def _interrupted_while_reading(self, team: Team, worker: Agent, lock: str) -> Any:
-        """`read_messages` waits for its mailbox until the interrupt lies there."""
+        """`read_messages` waits for its mailbox until the interrupt is there."""
         results: list[Any] = []
 
         async def read() -> None:

@@ -120,12 +120,12 @@ async def test_calls_messages_executions_and_tasks_become_spans_without_any_cont
     (began,) = named(file, "tools/call send_task")
     assert (began["traceId"], began["parentSpanId"], began["kind"]) == (TRACE, PARENT, 2)
     assert facts(began)["multi_agent_mcp.agent.id"] == "admin"
-    (letter,) = [span for span in named(file, "send") if facts(span)["messaging.destination.name"] == "worker-a"]
+    (message,) = [span for span in named(file, "send") if facts(span)["messaging.destination.name"] == "worker-a"]
     (task,) = named(file, "task")
-    for caused in (letter, task):
+    for caused in (message, task):
         assert (caused["traceId"], caused["parentSpanId"]) == (TRACE, began["spanId"])
     assert facts(task)["multi_agent_mcp.task.id"] == sent["task_id"]
-    read = [span for span in named(file, "receive") if span["parentSpanId"] == letter["spanId"]]
+    read = [span for span in named(file, "receive") if span["parentSpanId"] == message["spanId"]]
     assert [int(span["endTimeUnixNano"]) > int(span["startTimeUnixNano"]) for span in read] == [True]
     (execution,) = named(file, "execution")
     assert facts(execution)["multi_agent_mcp.status"] == "completed"

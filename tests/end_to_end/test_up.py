@@ -38,7 +38,7 @@ SECRET = "sk-ant-do-not-print-this"
 
 
 def showing(base: Path, screen: str) -> str:
-    """The command of a program that lies where a host's would, shows one of its screens, and starts no server."""
+    """The command of a program that is where a host's would be, shows one of its screens, and starts no server."""
     host, _, name = screen.partition("/")
     program = base / "node_modules" / PACKAGES[host] / host
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -291,7 +291,7 @@ def test_inside_tmux_the_terminal_is_shown_who_asks_and_elsewhere_how_to_attach(
     assert {row.split()[0] for row in terminal(*client).splitlines()} == {name}
 
 
-def test_restart_ends_an_agents_program_and_starts_its_command_anew_in_its_window(
+def test_restart_ends_an_agents_program_and_starts_its_command_again_in_its_window(
     bare: Team, terminal: Terminal
 ) -> None:
     team = made(bare, a=showing(bare.base, "claude/idle"), b={"command": ACTOR, "host": "plain"})

@@ -32,7 +32,7 @@ CLAUDE_READS = 2048
 
 @contextmanager
 def waiter(team: Team, *before: str, event: str = "") -> Iterator[subprocess.Popen[str]]:
-    """A waiter that is armed, as the test's own child or behind what stands `before` it. `event` is its input."""
+    """A waiter that is armed, as the test's own child or behind what comes `before` it. `event` is its input."""
     said = team.base / "event.json"
     said.write_text(event, encoding="ascii")
     where = ["--root", str(team.root), "--session", team.session, "--agent", "worker-a"]
@@ -77,7 +77,7 @@ def test_the_waiter_wakes_on_new_mail_with_the_doorbells_line_and_is_armed_until
     assert armed(team) is None
 
 
-def test_what_the_waiter_rang_about_stands_in_the_delivery_log_once_and_is_not_rung_a_second_time(team: Team) -> None:
+def test_what_the_waiter_rang_about_is_in_the_delivery_log_once_and_is_not_rung_a_second_time(team: Team) -> None:
     team.services.workspace.registry.update("worker-a", host="claude")
     with waiter(team) as process:
         wait_until(lambda: armed(team), "it is armed")
@@ -114,7 +114,7 @@ def test_one_waiter_of_a_host_is_enough(team: Team) -> None:
     assert armed(team) is None
 
 
-def test_the_waiter_dies_with_its_host_though_a_shell_stands_between_and_another_hosts_takes_over(team: Team) -> None:
+def test_the_waiter_dies_with_its_host_though_a_shell_is_between_and_another_hosts_takes_over(team: Team) -> None:
     host = (sys.executable, "-c", HOST, "sh", "-c", '"$@"; exit $?', "sh")
     with waiter(team, *host) as first_host:
         first = wait_until(lambda: armed(team), "the first is armed") or 0

@@ -153,7 +153,7 @@ def test_a_pane_that_somebody_respawned_is_not_closed(bare: Team, terminal: Term
     assert windows(terminal) == ["worker-a"]
 
 
-def test_a_command_reaches_its_shell_as_it_stands_and_in_the_trace_of_up(bare: Team, terminal: Terminal) -> None:
+def test_a_command_reaches_its_shell_as_it_is_and_in_the_trace_of_up(bare: Team, terminal: Terminal) -> None:
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
     text = "~;#{pane_id} 'single' \" $HOME \\\\ \\n{}% 日本語"
     command = f"printf %s $TRACEPARENT > trace; cat <<'END' > said\n{text}\n   indented\nEND\nexec cat"
@@ -326,7 +326,7 @@ def test_down_in_a_moved_directory_closes_the_windows_and_nothing_makes_the_form
     assert open_session(moved, team.session).agents.get("worker-a").pane_id is None
 
 
-def test_up_in_a_moved_directory_opens_the_windows_anew(bare: Team, terminal: Terminal) -> None:
+def test_up_in_a_moved_directory_opens_the_windows_again(bare: Team, terminal: Terminal) -> None:
     team = bare.make(WITH_COMMANDS)
     before = {item["pane_id"] for item in team.ask(*UP, "--socket", terminal.socket)["agents"]}
     moved = team.base / "moved"

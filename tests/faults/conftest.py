@@ -27,7 +27,7 @@ def broken(initialised: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mounted(broken: Path, tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mounts a file system of two megabytes, with the session on it; called again, mounts it anew with an option."""
+    """Mounts a file system of two megabytes, with the session on it; called again, mounts it again with an option."""
     place = tmp_path / "small"
     place.mkdir()
     done = subprocess.run(

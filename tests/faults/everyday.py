@@ -29,7 +29,7 @@ def deeds(services: Services) -> Mapping[str, Callable[[], object]]:
         services.conversations.begin(worker, services.agents.get("worker-b"), PAYLOAD)
 
     def hand_over() -> None:
-        services.owner_waits.release("owner")  # of an earlier round: while it stands there is no other
+        services.owner_waits.release("owner")  # of an earlier round: while there is one there is no other
         services.task_creation.send(services.agents.owner(), "admin", "Build", PAYLOAD)
 
     return {

@@ -206,7 +206,7 @@ def test_what_is_open_keeps_a_feature_on(
         code, said = run(services, *command)
         assert (code, entity_id in said, f"The feature {name} cannot be off" in said) == (1, True, True), said
         assert (services.path / "session.yaml").read_bytes() == before or command == ["up"]
-        say(services.root, {name: "off"})  # by hand
+        say(services.root, {name: "off"})  # as a person would
     opened = open_session(services.root, "demo")
     (finding,) = [one for one in opened.doctor(probe=lambda _: None).examine() if one.check == "features"]
     assert entity_id in finding.finding

@@ -1,4 +1,4 @@
-"""Readers of files that may be written by hand: front matter, registry, settings, team file, journals, entity files."""
+"""Readers of what a person may have written: front matter, registry, settings, team file, journals, entity files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def front_matter(case: tuple[type[Entity], bytes]) -> None:
 
 @given(case=written())
 def entity_files(case: tuple[type[Entity], bytes]) -> None:
-    """A file put anywhere by hand breaks no door. It is not lost, and set aside only if nobody can read it,
+    """A file that a person puts anywhere breaks no entrance. It is not lost, and set aside only if nobody can read it,
     or if it says that it belongs to another agent than its directory's."""
     kind, data = case
     root = fresh()
@@ -98,7 +98,7 @@ def entity_files(case: tuple[type[Entity], bytes]) -> None:
 
 
 def is_kept(path: Path, data: bytes, root: Path) -> bool:
-    """Whether the file that was put there is somewhere: a letter whose name says another id than it has gets a name of
+    """Whether the file that was put there is somewhere: a message whose name says another id than it has gets a name of
     its own in the archive."""
     if path.exists() or any(path.name == item.name for item in root.rglob("*.md")):
         return True

@@ -90,13 +90,13 @@ def test_a_conversation_that_goes_on_in_another_process_of_its_host_is_noted_tho
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_read_letter_that_was_put_back_is_news(services: Services, held: bool) -> None:
+def test_a_read_message_that_was_put_back_is_news(services: Services, held: bool) -> None:
     send(services, "admin", AGENT)
     settle(services)
     said(services, "PostToolUse")
     session = services.sessions.open(AGENT) if held else None
     read(services, AGENT, session.lease if session else None)
-    if session:  # what it has handed out lies in the mailbox still
+    if session:  # what it has handed out is in the mailbox still
         assert is_silent(services, "PostToolUse")
     settle(services)
     assert said(services, "PostToolUse") is None

@@ -45,7 +45,7 @@ def test_each_time_the_host_has_forgotten_and_nowhere_else(services: Services, h
             assert not is_briefed(services, other, host=host)
 
 
-def test_a_host_that_starts_anew_is_told_what_is_held_and_nothing_if_there_is_nothing(services: Services) -> None:
+def test_a_host_that_starts_again_is_told_what_is_held_and_nothing_if_there_is_nothing(services: Services) -> None:
     assert heard(services, "SessionStart", "startup") is None
     running(services)
     assert is_briefed(services, "SessionStart", "startup", session="c-2")

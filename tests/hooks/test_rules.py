@@ -265,7 +265,7 @@ def test_every_command_can_be_denied(services: Services, tree: Path) -> None:
     assert judged(services, tree, "Edit", file_path="src/a.py") is None
 
 
-def test_a_sandbox_counts_if_its_program_is_there_and_the_command_stands_in_it_once(services: Services) -> None:
+def test_a_sandbox_counts_if_its_program_is_there_and_the_command_is_in_it_once(services: Services) -> None:
     services.agents.change("worker-a", command="cat")
     for sandbox, held in {"env {command}": "enforced", "no-such-program {command}": "impossible"}.items():
         services.agents.registry.update("worker-a", sandbox=sandbox)
@@ -289,7 +289,7 @@ def test_a_wrong_key_of_a_rule_is_named(rules: dict[str, Any], name: str) -> Non
     assert refusal.value.values["reason"].values["name"] == name
 
 
-def test_a_sandbox_stands_around_the_hosts_command(services: Services) -> None:
+def test_a_sandbox_is_around_the_hosts_command(services: Services) -> None:
     services.agents.registry.update("worker-a", sandbox="env IN={agent} {command}", prompt="")
     for command, expected in {
         "cat a": "env IN=worker-a cat a",

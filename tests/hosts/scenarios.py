@@ -17,7 +17,7 @@ from tests.hosts.replies import Say
 from tests.hosts.stage import AGENT, TASK, Host, Stage, names_in, stage
 
 DRAFT = "half a sentence"
-LINE = "[IPC] New message"  # without the rest `[IPC]` stands in our instructions, too
+LINE = "[IPC] New message"  # without the rest `[IPC]` is in our instructions, too
 MAIL = "the figures of June, please"
 TOOLS_WORD = "the-tool-ran"
 MANY = 50
@@ -40,7 +40,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Scenario:
-    """`hooks`: with the hooks that `host-config` writes and the host's own ladder, else only with the server, and rung
+    """`hooks`: with the hooks that `host-config` writes and its own channels, else only with the server, and rung
     in the pane. `asks`: the host asks its human before it runs a command. `needs`: see `Host.lacks`."""
 
     title: str
@@ -253,7 +253,7 @@ def races_a_dialog(stage: Stage) -> Measured:
 
 
 def rings_seldom(stage: Stage) -> Measured:
-    all_stored = threading.Event()  # a model that reads meanwhile is rung anew, as often as it is fast
+    all_stored = threading.Event()  # a model that reads meanwhile is rung again, as often as it is fast
     stage.model.script(replace(stage.host.tool("read_messages"), until=all_stored))
     began = time.monotonic()
     for number in range(MANY):

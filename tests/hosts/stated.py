@@ -15,7 +15,7 @@ BEGINNING = "This team's owner has started you (by multi-agent-mcp) as worker-a,
 
 
 def places(body: Any, where: str = "") -> Iterator[str]:
-    """Where in a request the statement stands."""
+    """Where in a request the statement is."""
     if isinstance(body, dict):
         for key, value in body.items():
             yield from places(value, f"{where}.{key}")
@@ -62,7 +62,7 @@ def _place(team: LastingTeam, since: int) -> str:
 
 STATED_SCENARIOS = (
     LastingScenario(
-        "the statement stands once, outside of every message",
+        "the statement is there once, outside of every message",
         is_stated_once,
     ),
 )

@@ -105,7 +105,7 @@ def test_one_that_was_read_where_its_agent_is_at_home_stays_read_with_the_other_
     assert (found.reason, found.read_at is not None) == ("a", True)
 
 
-def test_what_is_settled_says_so_on_every_machine(desk: Machine, laptop: Machine) -> None:
+def test_what_is_ended_says_so_on_every_machine(desk: Machine, laptop: Machine) -> None:
     task_id = task_for(desk, "worker-a")
     eventually(lambda: laptop.services.workspace.tasks.find(task_id))
     services = desk.services

@@ -90,7 +90,7 @@ def test_a_hub_whose_disk_refused_it_stores_again_when_it_takes_more(tmp_path: P
         eventually(lambda: desk.has("admin", letter))
 
 
-def test_a_hub_restored_from_an_old_copy_is_noticed_and_made_anew(tmp_path: Path) -> None:
+def test_a_hub_restored_from_an_old_copy_is_noticed_and_made_again(tmp_path: Path) -> None:
     with machines(tmp_path, LAPTOP) as made:
         desk, laptop = made[DESK], made[LAPTOP]
         early = new_task(desk, "admin", "early")
@@ -131,7 +131,7 @@ def test_a_hub_restored_from_an_old_copy_is_noticed_and_made_anew(tmp_path: Path
         eventually(lambda: same(made, late) and same(made, early))
 
 
-def test_a_hub_whose_data_is_lost_is_noticed_and_made_anew(tmp_path: Path) -> None:
+def test_a_hub_whose_data_is_lost_is_noticed_and_made_again(tmp_path: Path) -> None:
     with machines(tmp_path, LAPTOP) as made:
         desk, laptop = made[DESK], made[LAPTOP]
         desk.sharing.stop_relay()

@@ -189,7 +189,7 @@ def test_a_directory_in_ipc_that_is_no_agents_is_left_alone(laptop: Machine, nam
     assert f"{name}/copy.md is not published yet" not in log
 
 
-def test_a_letter_by_hand_that_is_archived_at_home_does_not_travel_again(desk: Machine, laptop: Machine) -> None:
+def test_a_persons_message_that_is_archived_at_home_does_not_travel_again(desk: Machine, laptop: Machine) -> None:
     (desk.path / "ipc" / "admin" / "for the archive.md").write_text("---\nsender_id: worker-a\n---\n\nto be archived")
     eventually(lambda: laptop.has("admin", "to be archived"))
     mailbox = desk.services.workspace.mailbox("admin")
@@ -209,7 +209,7 @@ def test_a_letter_by_hand_that_is_archived_at_home_does_not_travel_again(desk: M
     assert copies() == [True]
 
 
-def test_letters_by_hand_may_have_one_name(desk: Machine, laptop: Machine) -> None:
+def test_messages_that_people_wrote_may_have_one_name(desk: Machine, laptop: Machine) -> None:
     """`cp note.md ipc/admin/`, today and tomorrow, and on both machines."""
 
     def by_hand(machine: Machine, content: str, name: str = "note.md") -> None:
@@ -230,7 +230,7 @@ def test_letters_by_hand_may_have_one_name(desk: Machine, laptop: Machine) -> No
     eventually(lambda: _admins_mail(desk) == _admins_mail(laptop))
 
 
-def test_the_same_words_by_hand_are_the_same_letter_until_it_is_read(desk: Machine, laptop: Machine) -> None:
+def test_the_same_words_of_a_person_are_the_same_message_until_it_is_read(desk: Machine, laptop: Machine) -> None:
     def by_hand(machine: Machine) -> None:
         path = machine.path / "ipc" / "worker-a" / "go on.md"
         path.write_text("---\nsender_id: admin\n---\n\ngo on")

@@ -138,7 +138,7 @@ ORDERS = pytest.mark.parametrize("archived_first", [True, False], ids=["the arch
 
 
 @ORDERS
-def test_a_letter_that_was_put_back_is_unread_everywhere_whichever_copy_is_published_first(
+def test_a_message_that_was_put_back_is_unread_everywhere_whichever_copy_is_published_first(
     sharing: Sharing, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
@@ -151,7 +151,7 @@ def test_a_letter_that_was_put_back_is_unread_everywhere_whichever_copy_is_publi
 
 
 @ORDERS
-def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
+def test_an_unread_message_of_a_person_under_an_archived_ones_name_travels_beside_it(
     sharing: Sharing, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")
@@ -166,7 +166,7 @@ def test_an_unread_letter_by_hand_under_an_archived_ones_name_travels_beside_it(
 @pytest.mark.parametrize("shared_before", [True, False])
 @pytest.mark.parametrize("unmarked", [True, False])
 @ORDERS
-def test_a_read_letter_that_was_put_back_with_another_text_travels_beside_the_first(
+def test_a_read_message_that_was_put_back_with_another_text_travels_beside_the_first(
     sharing: Sharing, *, copied: bool, shared_before: bool, unmarked: bool, archived_first: bool
 ) -> None:
     mailbox = sharing.workspace.mailbox("worker-a")

@@ -118,7 +118,7 @@ def test_a_joining_machine_gets_everything_from_several_processes_also_when_they
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_a_hand_writes_while_a_machine_joins_travels_and_hides_no_letter(desk_and_joined: Machines) -> None:
+def test_what_a_person_writes_while_a_machine_joins_travels_and_hides_no_message(desk_and_joined: Machines) -> None:
     desk, attic = desk_and_joined[DESK], desk_and_joined.joined("attic")
     made = Machines(desk_and_joined.base, desk_and_joined.port, members={DESK: desk, "attic": attic})
     *_, taken, copied, source = sorted(desk.path.glob("ipc/admin/*.md"), key=is_unread)
@@ -186,7 +186,9 @@ def test_a_process_whose_relay_is_killed_ends_in_silence(desk_and_joined: Machin
         assert process.stderr.read() == b""
 
 
-def test_a_mark_that_came_before_its_letter_is_set_when_another_process_has_written_the_letter(tmp_path: Path) -> None:
+def test_a_mark_that_came_before_its_message_is_set_when_another_process_has_written_that(
+    tmp_path: Path,
+) -> None:
     workspace, names = Workspace(tmp_path, SessionName("demo")), Names("0" * 32)
     workspace.make()
     workspace.registry.create()
@@ -204,7 +206,7 @@ def test_a_mark_that_came_before_its_letter_is_set_when_another_process_has_writ
     relay.early = {f"read/admin/{file_name(entity)}": format_time(NOON) for entity in (first, second)}
     process.apply([stored(first, LAPTOP), stored(second, LAPTOP)], restoring=True)
     relay.take_marks({}, [stored(first, LAPTOP)])
-    relay.apply([stored(second, SHED)], restoring=True)  # after a hub was made anew, several machines may have sent it
+    relay.apply([stored(second, SHED)], restoring=True)  # after a hub was made again, several machines may have sent it
     assert {item.id: item.read_at for item in inbox.history()} == {first.id: NOON, second.id: NOON}
     assert not inbox.unread(fresh=True)
     assert not relay.early

@@ -137,7 +137,7 @@ def test_what_the_disk_does_not_take_is_named_with_the_reason(desk: Machine, lap
     eventually(lambda: seen(laptop).unwritten is None and row(desk, LAPTOP).troubles == ())
 
 
-def test_a_letter_too_large_to_travel_is_named_and_not_said_to_be_queued(desk: Machine, laptop: Machine) -> None:
+def test_a_message_too_large_to_travel_is_named_and_not_said_to_be_queued(desk: Machine, laptop: Machine) -> None:
     name = "ipc/worker-a/long.md"
     letter = desk.path / name
     letter.write_text("---\nsender_id: admin\n---\n" + "x" * (5 << 20), encoding="utf-8")

@@ -157,7 +157,7 @@ def unquoted(text: str) -> list[str]:
 
 
 def looked_at(services: Services) -> Iterator[tuple[str, str]]:
-    """Everything that agents and people read, each with where it stands."""
+    """Everything that agents and people read, each with where it is."""
     for agent_id in ("worker-a", "worker-b", "admin", "owner"):
         for purpose in ("task", "chat"):
             yield f"the briefing of {agent_id}", services.briefings.of(agent_id, purpose)

@@ -35,7 +35,7 @@ def size(answer: dict[str, Any]) -> int:
 
 
 def mail(services: Services) -> list[Path]:
-    """Every message file of the session, wherever it lies."""
+    """Every message file of the session, wherever it is."""
     return sorted((services.workspace.path / "ipc").rglob("*.md"))
 
 

@@ -127,7 +127,7 @@ def test_a_report_begins_a_task_that_was_made_by_a_clock_ahead(services: Service
     assert services.workspace.tasks.get(stopped.id).status == "blocked", "no report of any time takes an interrupt back"
 
 
-def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_lies_in_the_future(
+def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_is_in_the_future(
     services: Services, clock: Clock
 ) -> None:
     send(services, "admin", "worker-a")

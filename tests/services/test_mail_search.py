@@ -134,14 +134,14 @@ def test_what_was_counted_once_is_counted_from_its_index(noted: Path, talk: Serv
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[" * 100_000, "[1]", "[[1, 2, 3]]", '{"a": 1}', "\udcff"])
-def test_a_damaged_index_is_made_anew(noted: Path, talk: Services, clock: Clock, damage: str) -> None:
+def test_a_damaged_index_is_made_again(noted: Path, talk: Services, clock: Clock, damage: str) -> None:
     before, content = found_messages(talk, clock), noted.read_text()
     noted.write_bytes(damage.encode(errors="surrogateescape"))
     assert found_messages(talk, clock) == before
     assert noted.read_text() == content
 
 
-def test_a_letter_that_was_edited_by_hand_is_read_again(noted: Path, talk: Services, clock: Clock) -> None:
+def test_a_message_that_a_person_edited_is_read_again(noted: Path, talk: Services, clock: Clock) -> None:
     (path,) = (path for path in talk.path.glob("ipc/admin/archive/*/*.md") if "sender_id: owner" in path.read_text())
     path.write_text(path.read_text().replace("sender_id: owner", "sender_id: worker-b"))
     assert found_messages(talk, clock)[-1][0] == "worker-b"

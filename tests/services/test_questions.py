@@ -54,7 +54,7 @@ def test_the_file_has_the_keys_in_order_and_the_question_as_its_body(services: S
     assert "park: false" in header
 
 
-def test_an_answer_is_told_to_the_asker_and_settles_the_question(services: Services, recorder: Recorder) -> None:
+def test_an_answer_is_told_to_the_asker_and_closes_the_question(services: Services, recorder: Recorder) -> None:
     question = ask(services, choices=("a", "b"))
     (told,) = shown(services, "admin")
     assert (told["type"], told["action"], told["question_id"]) == ("status_change", "question", question.id)
@@ -343,7 +343,7 @@ def test_the_doctor_hands_back_a_task_whose_question_cannot_be_answered_any_more
     open_file = services.path / "questions" / f"{told['question_id']}.md"
     if lost:
         open_file.unlink()
-    else:  # somebody has moved it by hand
+    else:  # a person has moved it
         text = open_file.read_text().replace("status: open", "status: withdrawn")
         month = services.path / "questions" / "archive" / f"{services.clock():%Y-%m}"
         month.mkdir(parents=True)

@@ -80,7 +80,7 @@ def test_tasks_conversations_and_logs_are_found_with_mail(services: Services) ->
     assert [item.kind for item in search(services, "quagga")] == ["log"]
 
 
-def test_questions_are_found_by_their_choices_answer_and_note_when_they_are_settled_too(services: Services) -> None:
+def test_questions_are_found_by_their_choices_answer_and_note_when_they_are_closed_too(services: Services) -> None:
     worker, admin = services.agents.get("worker-a"), services.agents.get("admin")
     asking = Asking(question="Which animal?\nOne only.", choices=("a zebra", "an okapi"))
     question = services.questions.ask(worker, asking, None)
@@ -250,7 +250,7 @@ def test_a_link_in_place_of_the_index_leads_nowhere(services: Services, tmp_path
     assert not (tmp_path / "index.sqlite").exists()
 
 
-def test_a_table_that_somebody_dropped_is_made_anew(services: Services) -> None:
+def test_a_table_that_somebody_dropped_is_made_again(services: Services) -> None:
     send(services, "admin", "worker-a", "still there")
     assert len(search(services, "still")) == 1
     with closing(sqlite3.connect(services.search.index.path)) as database:

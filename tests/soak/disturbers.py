@@ -1,4 +1,4 @@
-"""Disturbances of the agents: kills, a tmux server that dies, programs that write files by hand, a human."""
+"""Disturbances of the agents: kills, a tmux server that dies, programs that write files as a person might, a human."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Tmux(Disturber):
 
 
 class Stranger(Disturber):
-    """Writes files by hand: messages as `cp` would put them there, and some that nobody can read."""
+    """Writes files as a person might: messages as `cp` would put them there, and some that nobody can read."""
 
     pause = (0.2, 1.5)
     written = 0

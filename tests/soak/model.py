@@ -57,7 +57,7 @@ class Model:
     jobs: dict[str, Job] = field(default_factory=dict)
 
     def pending(self, agent_id: str) -> list[Notice]:
-        """Untold interrupts that still apply: their task stands where they say."""
+        """Untold interrupts that still apply: their task is where they say."""
         return [
             notice
             for notice in self.agents[agent_id].notices

@@ -89,7 +89,7 @@ def kept(books: Ledger, kind: str, there: list[str]) -> Iterator[str]:
 
 def handed_twice(books: Ledger, offered: Collection[str] = ()) -> Iterator[str]:
     """Yields items that were handed out once more although the first reader lived on, but for those that may be
-    `offered` again: the end of a session announces tasks anew that it had read of and not begun."""
+    `offered` again: the end of a session announces again the tasks that it had read of and not begun."""
     for (agent_id, item), count in books.handed.items():
         if count > 1 and item not in offered:
             yield f"{agent_id} was handed {item} twice"

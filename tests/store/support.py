@@ -42,7 +42,7 @@ def mailbox(files: Files) -> Inbox[Message]:
 
 
 def put(path: Path, content: bytes | str, *, at: datetime = NOON) -> Path:
-    """A file written by hand, some time ago."""
+    """A file that a person wrote some time ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     os.utime(path, (at.timestamp(), at.timestamp()))

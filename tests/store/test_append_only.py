@@ -75,7 +75,7 @@ def test_lines_that_cannot_be_read_are_skipped(files: Files) -> None:
     assert numbers(journal) == [2, 1]
 
 
-def test_a_journal_that_rotates_begins_anew_and_still_tells_what_was_before(
+def test_a_journal_that_rotates_begins_again_and_still_tells_what_was_before(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "ROTATE_BYTES", 100)

@@ -58,7 +58,7 @@ def archived(tasks: Tasks) -> list[str]:
     return sorted(path.stem for path in tasks.base.glob("worker-a/archive/*/*.md"))
 
 
-def test_what_is_finished_lies_in_the_archive_and_what_is_open_does_not(workspace: Workspace) -> None:
+def test_what_is_finished_is_in_the_archive_and_what_is_open_does_not(workspace: Workspace) -> None:
     tasks = workspace.tasks
     for number in (1, 2):
         tasks.add(Task(id=name(number), status="in_progress", assignee_id="worker-a"))

@@ -130,7 +130,7 @@ def test_what_is_confirmed_is_added_to_the_index_and_found(files: Files, month: 
         assert [item.count() for item in looking.months()] == [COUNT + 5]
         assert [item.id for item in looking.history()] == [message(n).id for n in range(COUNT + 4, -1, -1)]
         assert all(looking.find(message(number).id) for number in range(COUNT + 5))
-    assert made.stat().st_ino == before  # grown, and not made anew
+    assert made.stat().st_ino == before  # grown, and not made again
 
 
 def test_only_the_months_that_are_asked_for_are_listed(files: Files, month: Path) -> None:

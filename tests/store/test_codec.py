@@ -1,4 +1,4 @@
-"""Entity and file: every field and the body survive byte for byte; what people write by hand is understood."""
+"""Entity and file: every field and the body survive byte for byte; what people write is understood."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_nasty_text_survives_as_subject_metadata_and_body(text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ENTITIES)
-def test_the_keys_stand_in_the_documented_order(kind: type[Entity]) -> None:
+def test_the_keys_are_in_the_documented_order(kind: type[Entity]) -> None:
     keys = {
         Message: "id sender_id receiver_id message_type priority subject created_at read_at metadata",
         Notification: "id target_agent_id target_purpose type action task_id conversation_id message created_at "

@@ -98,7 +98,7 @@ def paths(tasks: Collection[Task]) -> list[str]:
     return sorted(str(path.relative_to(tasks.base)) for path in tasks.base.rglob("*.md"))
 
 
-def test_an_added_entity_lies_in_its_partition(tasks: Collection[Task]) -> None:
+def test_an_added_entity_is_in_its_partition(tasks: Collection[Task]) -> None:
     tasks.add(TASK)
     assert paths(tasks) == [f"worker-a/{TASK.id}.md"]
     assert plain(tasks.get(TASK.id)) == plain(tasks.find(TASK.id)) == TASK
@@ -496,7 +496,7 @@ def test_an_open_file_beside_the_archived_one_counts_also_for_who_has_seen_that_
     again = value(replace(TASK, title="Once more"), 9)
     written = with_mark(again)
     assert written is not None
-    put(tasks.base / "worker-a" / f"{TASK.id}.md", written)  # by hand, then changed by another process
+    put(tasks.base / "worker-a" / f"{TASK.id}.md", written)  # by a person, then changed by another process
     tasks.accept(done.id, again, at(1))
     assert archived.read_bytes() == before
     assert paths(tasks) == [str(archived.relative_to(tasks.base)), f"worker-a/{TASK.id}.md"]

@@ -41,15 +41,15 @@ def archived(inbox: Inbox[Message]) -> list[str]:
     return sorted(str(path.relative_to(inbox.path)) for path in (inbox.path / "archive").rglob("*.md"))
 
 
-def test_a_message_lies_under_its_time_and_the_first_digits_of_its_id(inbox: Inbox[Message]) -> None:
+def test_a_message_is_under_its_time_and_the_first_digits_of_its_id(inbox: Inbox[Message]) -> None:
     inbox.deliver(message(0x0A1B2C3D, created_at=NOON))
     assert [path.name for path in inbox.path.iterdir()] == ["20261121_120000_0a1b2c3d.md"]
 
 
-def test_a_letter_that_comes_twice_at_once_unread_and_read_lies_in_one_place(inbox: Inbox[Message]) -> None:
+def test_a_message_that_comes_twice_at_once_unread_and_read_is_in_one_place(inbox: Inbox[Message]) -> None:
     for number in range(40):
-        letter, both = message(number), Barrier(2)
-        name, data = file_name(letter), inbox.hot.codec.encode(letter)
+        arriving, both = message(number), Barrier(2)
+        name, data = file_name(arriving), inbox.hot.codec.encode(arriving)
 
         def accept(mark: Mark | None, name: str = name, data: bytes = data, both: Barrier = both) -> None:
             both.wait()
@@ -98,7 +98,7 @@ def test_what_is_handed_out_is_not_unread_until_it_is_taken_back(files: Files) -
     assert unread_ids(inbox) == {message(1).id, message(2).id}
 
 
-def test_what_is_confirmed_lies_in_the_archive_and_is_read_again_when_it_is_put_back(inbox: Inbox[Message]) -> None:
+def test_what_is_confirmed_is_in_the_archive_and_is_read_again_when_it_is_put_back(inbox: Inbox[Message]) -> None:
     for number in (1, 2):
         inbox.deliver(message(number))
     name = file_name(message(1))
@@ -143,7 +143,7 @@ def test_a_body_that_looks_like_a_header_does_not_mark_a_message_read(inbox: Inb
     assert unread_ids(inbox) == {message(1).id}
 
 
-def test_what_is_over_unread_is_settled_into_the_archive(inbox: Inbox[Message]) -> None:
+def test_what_is_over_unread_is_ended_into_the_archive(inbox: Inbox[Message]) -> None:
     for number in (1, 2):
         inbox.deliver(message(number))
     inbox.end([file_name(message(1)), file_name(message(1)), "gone.md"], NOON)
@@ -296,7 +296,7 @@ def mark(inbox: Inbox[Message], marking: str, read: dict[str, Message]) -> None:
         assert inbox.accept_mark("n.md", Mark(NOON))
 
 
-def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbox[Message]) -> None:
+def test_a_message_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbox[Message]) -> None:
     put_in_place(inbox, FIRST)
     read = seen(inbox)
     put_in_place(inbox, SECOND)
@@ -306,7 +306,7 @@ def test_a_letter_put_in_the_place_of_one_that_was_read_stays_unread(inbox: Inbo
 
 
 @MARKING
-def test_a_letter_put_in_place_while_the_one_before_is_marked_is_not_overwritten(
+def test_a_message_put_in_place_while_the_one_before_is_marked_is_not_overwritten(
     inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch, marking: str
 ) -> None:
     put_in_place(inbox, FIRST)
@@ -322,7 +322,7 @@ def test_a_letter_put_in_place_while_the_one_before_is_marked_is_not_overwritten
     assert [entity.content for entity in seen(inbox).values()] == ["second\n"]
 
 
-def test_a_letter_put_in_place_while_the_one_before_is_archived_comes_back(
+def test_a_message_put_in_place_while_the_one_before_is_archived_comes_back(
     inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_in_place(inbox, FIRST)
@@ -350,7 +350,7 @@ def test_a_header_with_a_value_that_is_not_equal_to_itself_is_marked(inbox: Inbo
 
 
 @MARKING
-def test_a_letter_that_is_touched_while_it_is_marked_is_marked(
+def test_a_message_that_is_touched_while_it_is_marked_is_marked(
     inbox: Inbox[Message], monkeypatch: pytest.MonkeyPatch, marking: str
 ) -> None:
     put_in_place(inbox, f"created_at: '{format_time(NOON)}'\n{FIRST}")

@@ -22,7 +22,7 @@ def test_all_who_make_a_key_at_once_get_the_same_one(files: Files) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_key_is_read_anew_when_somebody_replaced_or_removed_it(files: Files) -> None:
+def test_a_key_is_read_again_when_somebody_replaced_or_removed_it(files: Files) -> None:
     key = KeyFile(files, files.base / "secrets" / "a.key")
     first = key.ensure()
     assert key.read() == key.read() == first

@@ -1,4 +1,4 @@
-"""Looking through inboxes: newest first wherever a file lies and whatever it is called, parsed once."""
+"""Looking through inboxes: newest first wherever a file is and whatever it is called, parsed once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_within_a_second_the_microseconds_decide(merged: MergedInbox[Message], i
     assert contents(merged, inbox) == ["text 1", "text 3", "text 2"]
 
 
-def test_a_file_with_a_name_of_its_own_stands_where_its_time_puts_it(
+def test_a_file_with_a_name_of_its_own_is_where_its_time_puts_it(
     merged: MergedInbox[Message], inbox: Inbox[Message]
 ) -> None:
     inbox.deliver(message(10))

@@ -26,7 +26,7 @@ def bare(tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_every_entity_lies_where_the_documentation_says(bare: Workspace) -> None:
+def test_every_entity_is_where_the_documentation_says(bare: Workspace) -> None:
     bare.mailbox("worker-a").deliver(message(1, created_at=NOON))
     bare.notices("worker-a").deliver(Notification(id="ntf_0123456789ab", created_at=NOON))
     bare.tasks.add(Task(id="tsk_0123456789ab"))
@@ -53,7 +53,7 @@ def test_a_mailbox_that_cannot_be_made_is_a_storage_error(bare: Workspace) -> No
         bare.make_inboxes("worker-a")
 
 
-def test_a_message_without_a_receiver_is_for_whose_mailbox_it_lies_in(bare: Workspace) -> None:
+def test_a_message_without_a_receiver_is_for_whose_mailbox_it_is_in(bare: Workspace) -> None:
     put(bare.path / "ipc" / "worker-a" / "note.md", "---\nsubject: x\n---\n\nhi")
     ((_, note),) = bare.mailbox("worker-a").unread()
     assert note.receiver_id == "worker-a"

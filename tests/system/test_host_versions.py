@@ -1,4 +1,4 @@
-"""Which version of a host is installed is told by where it lies (docs/hosts.md)."""
+"""Which version of a host is installed is told by where it is (docs/hosts.md)."""
 
 from __future__ import annotations
 

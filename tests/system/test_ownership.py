@@ -285,8 +285,8 @@ def test_the_task_and_mail_of_another_user_are_set_aside_whole(services: Service
     services.task_creation.create(admin, [NewTask(title="mine", assignee_id="worker-a")])
     services.messages.send(admin, Draft(content="mine", receiver_id="worker-a"))
     (task,) = (services.path / "tasks" / "worker-a").glob("*.md")
-    (letter,) = (services.path / "ipc" / "worker-a").glob("*.md")
-    forged = {task: task.read_bytes(), letter: letter.read_bytes()}
+    (message,) = (services.path / "ipc" / "worker-a").glob("*.md")
+    forged = {task: task.read_bytes(), message: message.read_bytes()}
     forged[task.with_name("tsk_0123456789ab.md")] = forged[task].replace(b"status: todo", b"status: done")
     for path, data in forged.items():
         path.unlink(missing_ok=True)

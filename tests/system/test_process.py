@@ -78,7 +78,7 @@ def test_a_process_that_started_at_another_time_is_another_one(mac: None, noted:
     assert started_at(child.pid) is None
 
 
-def test_a_start_that_the_kernel_rounds_anew_is_the_same(mac: None) -> None:
+def test_a_start_that_the_kernel_rounds_again_is_the_same(mac: None) -> None:
     start = own_start()
     assert start is not None
     second = (int(start[17:19]) + 1) % 60

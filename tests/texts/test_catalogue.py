@@ -1,4 +1,4 @@
-"""The catalogue: the documented words to the letter, and every sentence fillable."""
+"""The catalogue: the documented words exactly, and every sentence fillable."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_text_is_text_and_can_be_filled(language: str) -> None:
 
 
 @pytest.mark.parametrize("file", sorted(Path(texts.__file__).parent.glob("*.yaml")), ids=lambda file: file.name)
-def test_no_key_stands_in_a_file_twice(file: Path) -> None:
+def test_no_key_is_in_a_file_twice(file: Path) -> None:
     keys = re.findall(r"^([\w.]+):", file.read_text(encoding="utf-8"), re.MULTILINE)
     assert [key for key, count in Counter(keys).items() if count > 1] == []
 

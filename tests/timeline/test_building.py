@@ -33,7 +33,7 @@ def seconds(timeline: Timeline, name: str) -> list[float]:
     return [(moment - timeline.start).total_seconds() for moment in moments if moment]
 
 
-def test_lanes_stand_in_the_order_of_the_hierarchy(services: Services) -> None:
+def test_lanes_are_in_the_order_of_the_hierarchy(services: Services) -> None:
     lanes = services.timeline.of().lanes
     assert [(lane.agent_id, lane.depth) for lane in lanes] == [
         ("owner", 0),

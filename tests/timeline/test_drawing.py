@@ -210,7 +210,7 @@ def test_words_can_be_read_on_their_ground_and_lines_be_seen(dark: bool) -> None
         assert _contrast(text[1], fill[f"fill-{status}"]) >= 4.5
 
 
-def test_overlapping_tasks_lie_in_different_rows_and_a_crowd_stays_in_bounds() -> None:
+def test_overlapping_tasks_are_in_different_rows_and_a_crowd_stays_in_bounds() -> None:
     apart = Timeline(start=at(0), end=at(100), lanes=(Lane(agent_id="worker"),), bars=(task(1, 0, 40), task(2, 60, 90)))
     scale = Scale(apart.start, apart.end, 0, 1000)
     assert [placed.row for placed in lay_out(apart, scale).bands[0].bars] == [0, 0]
@@ -250,7 +250,7 @@ def test_the_axis_has_round_times_at_a_readable_distance(length: float, labels: 
     assert all(right[0] - left[0] >= 90 for left, right in pairwise(ticks))
 
 
-def test_what_lies_outside_the_period_is_drawn_at_its_border() -> None:
+def test_what_is_outside_the_period_is_drawn_at_its_border() -> None:
     scale = Scale(at(0), at(10), 100, 200)
     assert [scale.x(at(-5)), scale.x(at(5)), scale.x(at(50)), scale.x(None)] == [100, 150, 200, 200]
 

@@ -1,4 +1,4 @@
-"""Every block of docs/python.md, as it stands there and in its order."""
+"""Every block of docs/python.md, as it is printed and in its order."""
 
 from __future__ import annotations
 

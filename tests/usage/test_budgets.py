@@ -74,7 +74,7 @@ def test_a_task_s_budget_pauses_once_with_the_numbers_and_tells_the_superior(
     assert "1200 of 1100" in str(waiting(services, AGENT, "pause")[0].reason)
 
 
-def test_a_team_s_budget_per_day_counts_every_task_and_begins_anew(
+def test_a_team_s_budget_per_day_counts_every_task_and_begins_again(
     services: Services, clock: Clock, rollout: Path
 ) -> None:
     settings = services.path / "session.yaml"

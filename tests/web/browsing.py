@@ -126,7 +126,7 @@ class Person:
         """Goes to a page and waits until it has looked at everything once."""
         address = f"{self.web.address}/{'' if name == 'board' else name}"
         if self.page.url.partition("#")[0] == address:
-            self.page.goto("about:blank")  # the same page with another anchor is not loaded anew
+            self.page.goto("about:blank")  # the same page with another anchor is not loaded again
         self.page.goto(f"{address}{anchor}")
         self.is_live()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
@@ -194,7 +194,7 @@ class Person:
         self.page.wait_for_function("() => !document.querySelector('dialog.small[open]') && !history.state?.sheets")
 
     def open_card(self, title: str) -> Locator:
-        """Opens the details of a task. Its link is clicked at once, without a mouse: a card is drawn anew when its
+        """Opens the details of a task. Its link is clicked at once, without a mouse: a card is drawn again when its
         agent reports, and a button pressed on one link and released on the next is no click."""
         self.card(title).locator(".title a").evaluate("(link) => link.click()")
         sheet = self.page.locator("dialog.sheet:not(.small)[open]")

@@ -54,7 +54,7 @@ def at_work(team: Team, agent_id: str = "worker-a") -> Iterator[Execution]:
 
 
 class Web:
-    """`multi-agent-mcp web` on a team; its link stands in `link`. Its standard error must never hold a traceback."""
+    """`multi-agent-mcp web` on a team; its link is in `link`. Its standard error must never hold a traceback."""
 
     def __init__(self, team: Team, *options: str, port: int | None = 0, open_files: int | None = None) -> None:
         self.team = team

@@ -48,7 +48,7 @@ def test_what_is_imported_is_exported_and_what_is_exported_imported() -> None:
     assert exported == ours
 
 
-def test_what_others_wrote_lies_apart_with_its_licence() -> None:
+def test_what_others_wrote_is_apart_with_its_licence() -> None:
     found = {path.name for path in (WEB / "static" / VENDORED).iterdir()}
     libraries = {name for name in found if name.endswith(".js")}
     assert libraries

@@ -76,7 +76,7 @@ class Ended(Message):
 
 
 class Failed(Message):
-    """A thread has ended by an error, which ends the application."""
+    """A thread has failed, which ends the application."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()

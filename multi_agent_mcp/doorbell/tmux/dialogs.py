@@ -219,8 +219,8 @@ SCREEN_ROWS = 30
 
 
 def read_screen(screen: Screen, shown: Classification, keys: Sequence[str] = ()) -> ShownDialog | None:
-    """What a screen asks that no profile describes: its lowest rows, with these keys as the only choice, for a person
-    who has read them. None for one with a composer at the cursor, where keys would be a line."""
+    """A screen that no profile describes, as a dialog for a person who has read it: its lowest rows, with these keys as
+    the only choice. None if a composer is at the cursor, where the keys would be typed into a line."""
     last = max((number for number, row in enumerate(screen.rows) if row.strip()), default=-1)
     if last < 0 or (shown.composer is not None and shown.state != DIALOG):
         return None

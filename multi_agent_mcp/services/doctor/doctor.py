@@ -226,7 +226,7 @@ def hierarchy(context: CheckContext) -> Iterator[Finding]:
 
 def panes(context: CheckContext) -> Iterator[Finding]:
     """Agents without a pane, in the same pane as another, or whose pane cannot be rung now; tmux servers that do not
-    answer, and options of theirs that harm."""
+    answer, and those with options that harm agents."""
     agents = context.agents.at_home()
     reasons = {agent.id: context.probe(agent) for agent in agents.values() if agent.pane_id is not None}
     silent = [agents[name] for name, reason in reasons.items() if reason == TmuxTimeout.code]

@@ -1,5 +1,5 @@
-"""Whose a conversation of a host is, if the hooks of two agents have named it: settings of a project that run one
-agent's hook in every host do so (docs/protocol.md, Continuing a conversation)."""
+"""To which agent a host's conversation belongs if the hooks of two agents have named it, as happens where a project's
+settings run one agent's hook in every host (docs/protocol.md, Continuing a conversation)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def is_anothers(workspace: Workspace, agent_id: str, conversation: str) -> bool:
 
 
 def is_in_anothers_host(sessions: Sessions, agent_id: str, conversation: str) -> bool:
-    """Whether the conversation in which the host of this process calls a hook of this agent is another agent's, whose
-    hooks have named it, too: that one's server runs in this host, and none of this agent's; where both do, or neither,
-    only the other's hooks have named it before."""
+    """Whether the conversation in which this process's host calls a hook of this agent belongs to another agent, whose
+    hooks have named it, too. It does if the other's server runs in this host and this agent's does not; where both run,
+    or neither, if only the other's hooks have named it before."""
     if not _is_named_by_others(sessions.workspace, agent_id, conversation):
         return False
     host = host_of(os.getpid())

@@ -2,7 +2,7 @@
 Checks).
 
 Nothing that an agent, a task, a message or another machine says becomes part of a check's command or of its
-environment, but ids. What counts is judged by what is delivered: a receipt of anything else proves nothing."""
+environment, except ids. What counts is judged by what is delivered: a receipt of anything else proves nothing."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ KEPT = "reported.diff"
 class Difference:
     """What a task changes. `commit` is the delivered one, None in a shared directory; `at` when it was reported. Before
     that, `at` is None and it is what the worktree is at now, without what is `uncommitted`. `files` are in the order of
-    a review: those in `protected` first. So many commits are `earlier` than the task. `comparison` tells their text, or
-    `parts` hold it, that of those in `cut` not to its end."""
+    a review: those in `protected` first. `earlier` counts the commits from before the task. `comparison` gives the
+    files' text, or `parts` hold it, shortened for those in `cut`."""
 
     task_id: str
     base: str
@@ -106,7 +106,7 @@ class Difference:
 
 
 def ordered(files: Iterable[ChangedFile], patterns: Sequence[str]) -> tuple[tuple[ChangedFile, ...], frozenset[str]]:
-    """The files in the order of a review, those that match these patterns first, and the paths of the latter."""
+    """The files in the order of a review, those that match these patterns first, and the paths of those."""
     is_protected: Callable[[str], bool] = matcher(patterns) if patterns else lambda _: False
     found = list(files)
     protected = frozenset(
@@ -118,8 +118,8 @@ def ordered(files: Iterable[ChangedFile], patterns: Sequence[str]) -> tuple[tupl
 
 
 def reaches(patterns: Sequence[str], path: str, kind: str | None) -> bool:
-    """Whether these patterns can match a file below a path that is one entry for others: a `submodule`, or a symbolic
-    `link`. What a link leads to is matched itself by patterns for any depth (`*.py`)."""
+    """Whether these patterns can match a file below a path that git has as one entry: a `submodule`, or a symbolic
+    `link`. Patterns for any depth (`*.py`) match what a link leads to as itself, so they do not count for links."""
     if kind is None:
         return False
     at_top = [one for one in patterns if "/" in one.rstrip("/") and not one.startswith("**")]

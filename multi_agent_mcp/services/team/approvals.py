@@ -1,6 +1,6 @@
-"""What a person has approved of what decides when work is proven and what agents may do (docs/protocol.md, Approval): a
-signature by the person's key, beside session.yaml. Whoever is to be checked can write session.yaml; its approval it
-cannot, as far as its key is out of reach (docs/security.md, What a gate is worth)."""
+"""What a person has approved of the settings that decide when work is proven and what agents may do (docs/protocol.md,
+Approval): a signature by the person's key, beside session.yaml. An agent that is to be checked can write session.yaml,
+but cannot sign for it as long as the person's key is out of its reach (docs/security.md, What a gate is worth)."""
 
 from __future__ import annotations
 

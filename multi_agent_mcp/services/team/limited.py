@@ -1,4 +1,5 @@
-"""Which agents do nothing for a time, as their hosts have met a usage limit: a feature knows it, if there is one."""
+"""Which agents do nothing for a time because their hosts have met a usage limit. The feature `usage` knows; without it
+nobody is limited."""
 
 from __future__ import annotations
 

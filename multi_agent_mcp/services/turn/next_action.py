@@ -67,8 +67,8 @@ class ReportEnd(TaskChange):
 
 
 class Reported(NamedTuple):
-    """The task that a report is about; None for an interrupt that names none, of an agent without one. With
-    `only_obeys` the report changes nothing of it: the agent just stops."""
+    """The task that a report is about; None if an agent without a task obeys an interrupt that names none. With
+    `only_obeys` the report changes nothing of the task: the agent just stops."""
 
     task: Task | None
     only_obeys: bool = False

@@ -149,7 +149,7 @@ def unlock(deed: Deed) -> None:
 
 def unlocked(after: Aftermath) -> Iterator[str]:
     if after.answer is not None and after.services.owner_waits.of("owner") is not None:
-        yield "acknowledged, and the lock stands"
+        yield "acknowledged, and the lock is still there"
 
 
 WORKER = (("worker-a", "task"),)

@@ -85,7 +85,7 @@ def send(services: Services, words: str) -> object:
 
 
 def sent(services: Services, words: str) -> Mapping[str, int]:
-    return {"letter": [item.content for item in mail(services, "admin")].count(words)}
+    return {"message": [item.content for item in mail(services, "admin")].count(words)}
 
 
 def broadcast(services: Services, words: str) -> object:
@@ -109,7 +109,7 @@ def say(services: Services, conversation_id: str) -> object:
 def said(services: Services, conversation_id: str) -> Mapping[str, int]:
     words = f"answer in {conversation_id}"
     copies = [item.content for item in services.conversations.messages_of(conversation_id)]
-    return {"letter": sent(services, words)["letter"], "copy": copies.count(words)}
+    return {"message": sent(services, words)["message"], "copy": copies.count(words)}
 
 
 def agent_ids(_: Services, names: Sequence[str]) -> Sequence[str]:

@@ -62,7 +62,7 @@ def doorbell(services: Services, *command: str) -> Doorbell:
     return Doorbell(with_command.session, default_chain(services.workspace, settings, services.texts))
 
 
-def test_the_line_stands_wherever_an_argument_asks_for_it_and_no_shell_sees_it(
+def test_the_line_is_wherever_an_argument_asks_for_it_and_no_shell_sees_it(
     services: Services, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PASSKEY, "secret")

@@ -175,7 +175,7 @@ def test_a_persons_line_passes_the_same_gates_and_is_on_record(stage: Stage, sea
     assert json.loads(log.read_text().splitlines()[-1]).items() >= record.items()
 
 
-def test_a_persons_line_that_its_host_shows_late_is_entered_when_it_stands_there(stage: Stage, seat: Seat) -> None:
+def test_a_persons_line_that_its_host_shows_late_is_entered_when_it_is_there(stage: Stage, seat: Seat) -> None:
     panes = RemotePanes(session_of(stage), notifier())
     before = len(submitted(Log(seat.log).read()))
     with ThreadPoolExecutor(1) as person:

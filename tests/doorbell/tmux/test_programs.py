@@ -97,7 +97,7 @@ def test_an_installed_host_is_known_by_its_file_and_is_no_other(
     ],
     ids=lambda process: process.file,
 )
-def test_a_program_with_a_hosts_name_that_lies_elsewhere_is_a_stranger(profiles: Profiles, stranger: Process) -> None:
+def test_a_program_with_a_hosts_name_that_is_elsewhere_is_a_stranger(profiles: Profiles, stranger: Process) -> None:
     for host in (None, "plain", *INSTALLED):
         found = described(profiles, stranger, host=host)
         assert found == ("plain" if host == "plain" else None)

@@ -1,4 +1,4 @@
-"""Two agents talk; every word is mail, and a copy lies with the conversation (docs/protocol.md, Conversations)."""
+"""Two agents talk; every word is mail, and a copy is with the conversation (docs/protocol.md, Conversations)."""
 
 from __future__ import annotations
 

@@ -413,7 +413,7 @@ class TestTellingTheTaskSession:
         update(services, caller, task, "owner", **change)
         assert self.told(services) == [("task_updated", task.id)]
         services.next_action.begin(session, old)
-        assert self.told(services) == [("task_updated", task.id)], "an older version settles nothing"
+        assert self.told(services) == [("task_updated", task.id)], "an older version marks nothing read"
         assert services.next_action.next_action(worker_a, session)["action"] == "work"
         assert notices(services, "worker-a") == []
         update(services, caller, task, "owner", title="c")

@@ -107,7 +107,7 @@ def test_pruning_deletes_just_what_was_found(lived_in: Services) -> None:
     assert len(lived_in.workspace.tasks.all()) == 1
 
 
-def test_only_a_dry_run_believes_that_what_lies_in_an_archive_is_over(lived_in: Services) -> None:
+def test_only_a_dry_run_believes_that_what_is_in_an_archive_is_over(lived_in: Services) -> None:
     inbox = lived_in.workspace.mailbox("worker-a")
     [(unread_name, _)] = inbox.unread()
     moved = next(inbox.path.glob("archive/*/")) / unread_name

@@ -252,7 +252,7 @@ def test_work_that_is_cancelled_is_told_as_an_interrupt_alone(services: Services
     assert len(notices(services, "worker-a")) == 1
 
 
-def test_what_was_settled_but_for_the_mark_is_marked_by_the_next_reader(services: Services) -> None:
+def test_what_was_ended_but_for_the_mark_is_marked_by_the_next_reader(services: Services) -> None:
     task = new(services)
     ((name, _),) = services.workspace.notices("worker-a").unread()
     moved(services, task, "in_progress")
@@ -461,7 +461,7 @@ NEWS: dict[str, tuple[list[str], str, list[str], str]] = {
 
 
 @pytest.mark.parametrize("news", NEWS)
-def test_a_slow_writer_settles_nothing_that_is_newer_than_its_own_change(services: Services, news: str) -> None:
+def test_a_slow_writer_ends_nothing_that_is_newer_than_its_own_change(services: Services, news: str) -> None:
     before, slow, meanwhile, action = NEWS[news]
     task = new(services)
     for deed in before:

@@ -8,7 +8,7 @@ from tests.services.support import read, send
 from tests.services.tasks_support import dies, moved, new, open_session, running, snapshot
 
 
-def test_agents_stand_in_tree_order_with_what_they_do(services: Services, clock: Clock) -> None:
+def test_agents_are_in_tree_order_with_what_they_do(services: Services, clock: Clock) -> None:
     task = running(services, "Build")
     session = open_session(services, "worker-a")
     send(services, "admin", "worker-b")

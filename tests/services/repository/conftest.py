@@ -30,7 +30,7 @@ def reopened(services: Services) -> Callable[..., Services]:
 
 @pytest.fixture
 def project(services: Services) -> Path:
-    """The repository in which the session lies, as after `init`, with one commit."""
+    """The repository in which the session is, as after `init`, with one commit."""
     place = services.root.parent
     (place / "a.txt").write_text("one\n")
     (place / ".gitignore").write_text(".multi-agent-mcp/\n.env\n")

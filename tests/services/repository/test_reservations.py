@@ -62,7 +62,7 @@ def test_where_reservations_are_enforced_the_second_is_refused_and_the_holder_to
     reserve(services, "worker-b", "src/app.py")
 
 
-def test_it_ends_with_its_task_and_lies_in_the_archive(services: Services, clock: Clock) -> None:
+def test_it_ends_with_its_task_and_is_in_the_archive(services: Services, clock: Clock) -> None:
     task = running(services)
     made = reserve(services, "worker-a", "src/", task_id=task.id)
     clock.advance(1)

@@ -388,7 +388,7 @@ def test_what_contains_work_of_a_task_that_is_not_done_is_not_merged(services: S
 
 
 @pytest.mark.parametrize("end", ["blocked", "todo", "cancelled", "in_progress", "reassigned"])
-def test_commits_of_a_task_that_never_reported_keep_what_lies_above_from_being_merged(
+def test_commits_of_a_task_that_never_reported_keep_what_is_above_from_being_merged(
     services: Services, clock: Clock, project: Path, end: str
 ) -> None:
     worktree, admin = made(services), services.agents.get("admin")

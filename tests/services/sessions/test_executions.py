@@ -71,7 +71,7 @@ def test_the_newest_of_a_history_are_given_without_reading_the_others(
     assert oldest.exists()
 
 
-def test_the_log_lies_where_the_execution_says(services: Services, execution: Execution) -> None:
+def test_the_log_is_where_the_execution_says(services: Services, execution: Execution) -> None:
     assert execution.log_file_path == f"executions/worker-a/logs/{execution.id}.log"
     assert services.executions.has_log(execution)
     services.workspace.execution_log(execution).unlink()

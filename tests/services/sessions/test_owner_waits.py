@@ -73,7 +73,7 @@ def test_a_look_at_history_is_no_polling(waiting: Services) -> None:
     assert read(waiting, "owner")["count"] == 0
 
 
-def test_an_arrival_ends_the_blockade_and_the_count_begins_anew(waiting: Services, owner: Agent) -> None:
+def test_an_arrival_ends_the_blockade_and_the_count_begins_again(waiting: Services, owner: Agent) -> None:
     read(waiting, "owner")
     send(waiting, "worker-a", "owner")
     assert waiting.reading.count(owner) == 1

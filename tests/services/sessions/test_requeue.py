@@ -18,7 +18,7 @@ from tests.services.tasks_support import agent, dies, forked, open_session, show
 
 
 def test_every_file_of_an_id_is_given_back_when_its_reader_dies(services: Services) -> None:
-    """Two files may have the same id when a message was copied by hand."""
+    """Two files may have the same id when a person copied a message."""
     session = open_session(services, "worker-a")
     first = services.messages.send(services.agents.get("admin"), Draft(content="one", receiver_id="worker-a"))
     box = services.workspace.mailbox("worker-a")

@@ -92,7 +92,7 @@ def test_who_decides_after_another_is_told_who_has_and_what(
         services.deliveries.review(admin, delivered.id, approve=second)
 
 
-def test_an_approval_whose_task_is_given_away_before_it_settles_is_no_success(
+def test_an_approval_whose_task_is_given_away_before_it_is_decided_is_no_success(
     services: Services, delivered: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     admin, owner = services.agents.get("admin"), services.agents.get("owner")
@@ -234,7 +234,7 @@ class TestSayingSo:
         with pytest.raises(NotProven):
             services.deliveries.decide(owner, delivered.id, approve=True)
 
-    def test_what_was_said_is_kept_when_two_processes_settle_it_at_once(
+    def test_what_was_said_is_kept_when_two_processes_decide_it_at_once(
         self, services: Services, worker_a: Agent, reviewed: Task
     ) -> None:
         delivered = services.deliveries.deliver(worker_a, reviewed.id, "all of it", "rest")

@@ -27,7 +27,7 @@ def handed_out(seat: Seat) -> Task:
     return seat.binding.services.task_changes.get(seat.call("get_next_action")["task"]["task_id"])
 
 
-def handed_out_anew(services: Services, seat: Seat) -> Task:
+def handed_out_again(services: Services, seat: Seat) -> Task:
     """A new task in hand of a session."""
     new(services)
     return handed_out(seat)
@@ -87,7 +87,7 @@ def test_the_withdrawal_that_a_killed_process_left_out_is_written_by_the_next_re
     assert not forks.context(services.workspace.root).notifications.refresh("worker-a", "task").some
 
 
-def test_an_announcement_that_was_only_settled_counts_as_unread_for_ever(services: Services, owner: Agent) -> None:
+def test_an_announcement_that_was_only_ended_counts_as_unread_for_ever(services: Services, owner: Agent) -> None:
     task = new(services)
     services.task_changes.set_status(owner, task.id, "blocked")
     services.task_changes.set_status(owner, task.id, "cancelled")
@@ -203,7 +203,7 @@ def test_an_interrupt_without_a_task_ends_the_one_that_was_begun_since(services:
     seat = Seat(services, "worker-a")
     services.interrupting.interrupt(owner, "worker-a", "blocked", None, None)
     seat.call("get_notifications")
-    task = handed_out_anew(services, seat)
+    task = handed_out_again(services, seat)
     assert seat.call("report_completed", result="blocked", summary="I stop")["task_id"] == task.id
     assert again(services, task).status == "blocked"
 

@@ -134,7 +134,7 @@ def test_a_removed_agent_that_comes_back_finds_its_mail_and_its_key(services: Se
     assert unread(services, "worker-a") == 1
 
 
-def test_a_newcomer_stands_below_whoever_registers_it(services: Services, admin: Agent) -> None:
+def test_a_newcomer_is_below_whoever_registers_it(services: Services, admin: Agent) -> None:
     newcomer, created = services.agents.register(Agent(id="new"), by=admin)
     assert (created, newcomer.parent_id, newcomer.name) == (True, "admin", "new")
     assert [agent.id for agent in services.agents.superiors("new")] == ["admin", "owner"]

@@ -342,7 +342,7 @@ def refused(tmp_path: Path, text: str) -> str:
     return catalogue("en").sentence(refusal.value)
 
 
-def test_a_key_that_stands_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
+def test_a_key_that_is_given_twice_is_refused_with_its_lines(tmp_path: Path) -> None:
     doubled = "agents:\n  - {id: a}\nlanguage: en\nagents:\n  - {id: b}\n"
     assert "the key agents is given twice (lines 1 and 4)" in refused(tmp_path, doubled)
     assert "the key id is given twice (lines 2 and 2)" in refused(tmp_path, "agents:\n  - {id: a, id: b}\n")

@@ -66,7 +66,7 @@ def of_another_machine(services: Services) -> None:
 
 
 def of_a_moved_superior(services: Services) -> None:
-    """Its key is made anew on the machine that it moves to; what it signed before stays its own."""
+    """Its key is made again on the machine that it moves to; what it signed before stays its own."""
     from_admin(services)
     keys = {"public_key": public_key("another"), "former_public_keys": [services.agents.get("admin").public_key]}
     services.agents.registry.update("admin", machine="office", **keys)

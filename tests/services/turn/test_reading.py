@@ -317,7 +317,7 @@ def test_counting_looks_at_every_file(services: Services, worker_a: Agent) -> No
     assert services.reading.count(worker_a) == services.unread_mail_count("worker-a") == 2
 
 
-def test_a_letter_put_in_the_place_of_one_that_is_just_handed_out_is_read_next(services: Services) -> None:
+def test_a_message_put_in_the_place_of_one_that_is_just_handed_out_is_read_next(services: Services) -> None:
     note = by_hand(services, "worker-a", "n.md", "---\nsender_id: admin\n---\n\nfirst")
 
     def lease(_: tuple[str, ...]) -> None:

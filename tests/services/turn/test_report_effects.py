@@ -311,7 +311,7 @@ def test_the_dashboard_counts_tasks_and_keeps_hostile_titles_in_their_cells(serv
     assert {agent["id"]: agent["unread"] for agent in data["agents"]}["worker-a"] == 1
     services.dashboard.write()
     (task,) = services.workspace.tasks.open("worker-a")
-    services.workspace.tasks.update(task.id, lambda found: replace(found, title="| a |\n# b"))  # as by hand
+    services.workspace.tasks.update(task.id, lambda found: replace(found, title="| a |\n# b"))  # as a person would
     services.dashboard.write()
     text = services.workspace.dashboard_path.read_text()
     assert "| \\| a \\| # b | todo | worker-a |" in text

@@ -14,9 +14,7 @@ from tests.web.browsing import DESK, PHONE, THEMES, Person
 
 
 @pytest.mark.tmux
-def test_everything_about_an_agent_stands_on_its_page(
-    team: Team, opened: Opened, newcomer: Person, tmp_path: Path
-) -> None:
+def test_everything_about_an_agent_is_on_its_page(team: Team, opened: Opened, newcomer: Person, tmp_path: Path) -> None:
     services = team.services
     admin, owner = services.agents.get("admin"), services.agents.owner()
     first, second = (NewTask(title=title, assignee_id="worker-a") for title in ("<i>dig</i>", "fill it in"))

@@ -103,7 +103,7 @@ def test_what_is_new_is_told_while_the_page_is_in_the_background_if_that_was_ask
     assert page.evaluate("heard.length") == 1
 
 
-def test_questions_are_answered_by_a_key_or_in_a_box_and_stand_in_the_thread_of_their_task(
+def test_questions_are_answered_by_a_key_or_in_a_box_and_are_in_the_thread_of_their_task(
     team: Team, person: Person
 ) -> None:
     services, waiting, page = team.services, person.page.locator("#attention li"), person.page

@@ -209,7 +209,7 @@ def test_the_palette_finds_pages_agents_tasks_and_does_things(team: Team, newcom
     expect(page.locator("[data-part=tasks]")).to_contain_text("From anywhere")
 
 
-def test_back_closes_what_lies_over_the_page(team: Team, newcomer: Person) -> None:
+def test_back_closes_what_is_over_the_page(team: Team, newcomer: Person) -> None:
     assert team.services.session.name
     page = newcomer.visit("agents").visit("board").page
     sheet = newcomer.open_card("Dig hole 2")
@@ -238,7 +238,7 @@ def test_whose_lanes_the_timeline_draws_is_chosen(team: Team, newcomer: Person) 
     expect(arrows).to_have_count(1)
     page.locator("#choose-lanes").click()
     page.locator("#lanes-words").fill("north")
-    page.locator("#lanes li:visible input").click()  # the list may be drawn anew at once
+    page.locator("#lanes li:visible input").click()  # the list may be drawn again at once
     expect(lanes).to_have_count(11)
     expect(arrows).to_have_count(0)
     page.reload()

@@ -74,7 +74,7 @@ def test_the_page_that_leads_to_the_link_is_the_owners_alone_and_gone_with_the_c
     assert not page.parent.exists()
 
 
-def test_without_a_home_of_ones_own_the_page_lies_in_another_private_place(team: Team, home: Path) -> None:
+def test_without_a_home_of_ones_own_the_page_is_in_another_private_place(team: Team, home: Path) -> None:
     team.env |= {"HOME": "/dev/null", "TMPDIR": str(home)}
     with _with_browser(team, ""):
         (page,) = wait_until(lambda: _opened(home), "the page is written")

@@ -71,7 +71,7 @@ def by_mouse(person: Person, card: Locator, status: str) -> None:
 
 
 def by_keys(person: Person, card: Locator, status: str) -> None:
-    """Space lifts the card, an arrow carries it to the next column, Enter lays it down. A card that is drawn anew
+    """Space lifts the card, an arrow carries it to the next column, Enter lays it down. A card that is drawn again
     meanwhile is taken once more."""
     key = "ArrowRight" if status == "done" else "ArrowLeft"
     for _ in range(5):

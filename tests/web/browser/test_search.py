@@ -1,4 +1,4 @@
-"""Finding in the browser: from any page, and every result opens where it stands."""
+"""Finding in the browser: from any page, and every result opens at its place."""
 
 from __future__ import annotations
 
