@@ -113,8 +113,10 @@ class _Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._signalled.set)
+        """The end takes a second at most; uvicorn would leave out a part of it at a second Ctrl-C, and complain."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
+            self._loop.call_soon_threadsafe(self._signalled.set)
 
     async def main_loop(self) -> None:
         """Wakes up once a second, as the date in headers wants, and at once by a signal. uvicorn's own loop does so ten

@@ -19,7 +19,7 @@ from multi_agent_mcp.errors import (
     Refusal,
     StorageError,
 )
-from multi_agent_mcp.texts import LANGUAGES, catalogue
+from multi_agent_mcp.texts import LANGUAGES, PEOPLE, catalogue
 
 SEEDS = {
     "notification.none": "通知はありません",
@@ -44,6 +44,12 @@ def test_every_text_is_text_and_can_be_filled(language: str) -> None:
         filled = words(key, **dict.fromkeys(names, "{hostile}")) if names else words(key)
         assert filled.strip()
         assert filled.count("{hostile}") >= len(names)
+
+
+@pytest.mark.parametrize("language", ["ja", "en"])
+def test_no_text_names_a_program_that_only_a_clone_has(language: str) -> None:
+    words = catalogue(language, PEOPLE)
+    assert [key for key in words.keys() if "scripts/" in words(key)] == []  # noqa: SIM118 - a catalogue is no mapping
 
 
 @pytest.mark.parametrize("file", sorted(Path(texts.__file__).parent.glob("*.yaml")), ids=lambda file: file.name)

@@ -93,12 +93,17 @@ class Web:
         assert self.link, self.errors.read_text(encoding="utf-8")
         self.port = urlsplit(self.link).port or 0
 
+    def send(self, number: signal.Signals) -> None:
+        """Sends it a signal, unless it has ended."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ends it; returns its exit code."""
+        self.send(number)
         process = self._process
         assert process is not None
-        if process.poll() is None:
-            process.send_signal(number)
         code = process.wait(PATIENCE_SECONDS)
         if process.stdout is not None:
             process.stdout.close()
