@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections import Counter
@@ -129,7 +130,7 @@ class InterruptScene(Scene):
         if not self.stage.wait_for([f"executions/{self.worker}"], self._has_called):
             raise SceneFailed(self.texts("demo.never_began", agent=self.worker))
         command = ["task", "status", self.task.id, "blocked", "--reason", self.texts("demo.refactoring.reason")]
-        print_line(f"$ multi-agent-mcp {' '.join(command)}")
+        print_line(f"$ multi-agent-mcp {shlex.join(command)}")
         subprocess.run([*python(), *command, *self.stage.options], check=True)
 
     def report(self) -> Iterator[str]:
@@ -375,7 +376,7 @@ class GateScene(Scene):
         return self.services.task_changes.get(self.task.id)
 
     def _show(self, *words: str) -> None:
-        print_line(f"$ multi-agent-mcp {' '.join(words)}\n{self._run(*words)}")
+        print_line(f"$ multi-agent-mcp {shlex.join(words)}\n{self._run(*words)}")
 
     def _run(self, *words: str) -> str:
         command = [*python(), *words, *self.stage.options]

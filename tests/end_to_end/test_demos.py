@@ -41,7 +41,10 @@ def played(command: list[str], cwd: Path, env: Mapping[str, str]) -> str:
     ("scene", "told"),
     [
         ("main", ["task_assign", "task_complete", "# ダッシュボード"]),
-        ("interrupt", ["replaced by an interrupt", "タスクを blocked にしてから report_completed まで: "]),
+        (
+            "interrupt",
+            ["blocked --reason '", "replaced by an interrupt", "タスクを blocked にしてから report_completed まで: "],
+        ),
         ("morning", ["$ tmux kill-server", "[4/4] まで済み"]),
         ("proven", ["expected hello, greeting.txt says: helo", "tests: passed", "review → done"]),
         ("gate", ["checks approve", "in_progress → review", "review → done"]),
