@@ -16,7 +16,7 @@ from tests.end_to_end.support import Team, wait_until
 from tests.web.support import Visitor, Web
 
 
-def _listens(port: int) -> bool:
+def _listens(port: int | None) -> bool:
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0
 
