@@ -764,7 +764,7 @@ ELSEWHERE: Mapping[str, str] = {
         *("repair.pane_held", "repair.stuck_dialog"),
     ),
     **by(
-        "end_to_end/test_up.py::test_restart_ends_an_agents_program_and_starts_its_command_anew_in_its_window",
+        "end_to_end/test_up.py::test_restart_ends_an_agents_program_and_starts_its_command_again_in_its_window",
         "init.new_keys",
     ),
     **by(
@@ -862,7 +862,7 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **by(
         "services/repository/test_worktrees.py::"
-        "test_commits_of_a_task_that_never_reported_keep_what_lies_above_from_being_merged",
+        "test_commits_of_a_task_that_never_reported_keep_what_is_above_from_being_merged",
         "error.contains_unfinished",
     ),
     **by(
