@@ -291,6 +291,8 @@ def _trace_lines(traces: list[dict[str, Any]], texts: Texts) -> Iterator[str]:
         sender = SYSTEM if copy["sender_id"] is None else placed(copy["sender_id"], copy.get("from_machine"))
         receiver = placed(copy["receiver_id"], copy.get("to_machine"))
         yield one_line(f"{sender} → {receiver}: {status_words(copy['state'], texts)} {copy['path']}")
+        if copy.get("taken_at"):
+            yield texts("trace.taken", to=one_line(copy["to"]), at=local_time(copy["taken_at"], texts))
         if notice := copy.get("notification"):
             kind = words_of_code("action", notice.get("action") or notice["type"], texts)
             told = (kind, notice["message"], notice.get("reason"))

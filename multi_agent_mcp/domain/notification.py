@@ -503,11 +503,13 @@ Agents = Mapping[str, Agent]
 class Following(NamedTuple):
     """Notifications of one kind. `of` returns those that follow from an entity (None counts as none); without it some
     service writes them, as more than the entity decides. `stands` says whether a written one follows still: by default
-    if it is one of them, or a reminder of one. `from_all`: it follows from all open entities of the kind together."""
+    if it is one of them, or a reminder of one. `from_all`: it follows from all open entities of the kind together.
+    `feature`: the feature that has to be on."""
 
     of: Callable[[Any, Agents], Iterable[Notification | None]] | None = None
     stands: Callable[[Notification, Any, Agents], bool] | None = None
     from_all: bool = False
+    feature: str = ""
 
     def is_cause(self, notice: Notification, entity: Any, agents: Agents) -> bool:
         """Whether the notification follows from this entity now."""
@@ -567,7 +569,9 @@ OF_TASK: Rules = {
     REVIEW_REJECTED: Following(lambda task, _: [None if task.is_examined else rejection_of(task)]),
     TASK_WITHDRAWN: Following(lambda task, _: [withdrawal_of(task)]),
     TASK_BLOCKED: Following(_blocks, _is_block),
-    TASK_CLAIMABLE: Following(stands=lambda _, task, __: task.assignee_id is None and task.status in CLAIMABLE),
+    TASK_CLAIMABLE: Following(
+        stands=lambda _, task, __: task.assignee_id is None and task.status in CLAIMABLE, feature="pool"
+    ),
     REVIEW_REQUESTED: Following(_reviews),
 }
 

@@ -53,7 +53,7 @@ _KEPT = frozenset({"secrets", "ipc", "tasks", "notifications", "conversations", 
 """What a new registry of the same agents finds again, so that a lost one takes nothing else along."""
 SHARED = (
     "role", "type", "name", "parent_id", "status", "created_at", "public_key", "former_public_keys",
-    "machine", "machines",
+    "machine", "machines", "skills",
 )  # fmt: skip
 """The fields of an agent that machines share. All others belong to its home machine (its pane, the commands run and
 typed there), so that no other machine can start a program."""

@@ -80,6 +80,19 @@ def test_a_task_that_agents_of_two_machines_claim_at_once_has_one_of_them(both: 
         services.task_changes.set_status(services.agents.get("admin"), task_id, "cancelled")
 
 
+def test_what_an_agent_can_do_is_known_on_every_machine_and_decides_what_it_is_given_there(
+    both: tuple[Machine, Machine],
+) -> None:
+    laptop, desk = both
+    laptop.services.agents.change("worker-a", skills=["COBOL"])
+    eventually(lambda: desk.services.agents.get("worker-a").extra.get("skills") == ["COBOL"])
+    new = [NewTask(title="an old program", assignee_id="@worker", needs=("cobol",))]
+    with awake(both):
+        (task,) = desk.services.task_creation.create(desk.services.agents.get("admin"), new)
+        assert desk.services.workspace.tasks.get(task.id).assignee_id == "worker-a"
+    desk.services.task_changes.set_status(desk.services.agents.get("admin"), task.id, "cancelled")
+
+
 def test_mail_for_a_role_is_handed_to_one_agent_of_all_machines_and_to_a_busy_one_elsewhere_when_it_is_done(
     both: tuple[Machine, Machine],
 ) -> None:

@@ -9,15 +9,18 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.pool.claims import lacking_skills
 from multi_agent_mcp.server.tools import TOOLS, tools_for, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.pool.conftest import SeatOf
+from tests.server.seat import Seat
 
 PROCESSES, TASKS = 16, 200
 BUDGET_BYTES = 12_288
@@ -121,6 +124,19 @@ def test_its_tools_are_listed_where_there_is_a_pool_within_the_budget(services: 
 def test_without_a_pool_nothing_is_offered(services: Services, admin: Agent) -> None:
     made(services, admin)
     assert services.contributions.next_action(services.agents.get("worker-a"), "task", before_work=False) is None
+
+
+def test_what_names_the_tool_is_withdrawn_when_the_pool_is_switched_off(
+    pooled: Services, seat: SeatOf, admin: Agent
+) -> None:
+    seat("worker-a")
+    made(pooled, admin)
+    assert [notice.action for notice in pooled.derived_notices.waiting("worker-a")] == ["task_claimable"]
+    path = pooled.path / "session.yaml"
+    path.write_text(path.read_text().replace("pool: 'on'", "pool: 'off'"))
+    off = open_session(pooled.root, "demo", notifier=Recorder())
+    assert Seat(off, "worker-a").call("get_notifications")["notifications"] == []
+    assert off.workspace.notices("worker-a").unread() == []
 
 
 def test_sixteen_processes_that_claim_two_hundred_tasks_have_two_hundred_winners(

@@ -58,6 +58,8 @@ def test_until_somebody_is_free_it_waits_and_then_the_first_who_becomes_so_has_i
     assert unread(pooled, "worker-a") == [sent["message_id"]]
     (row,) = pooled.tracking.trace(sent["message_id"])
     assert (row["receiver_id"], row["taken_by"], row["to"]) == ("worker-a", "worker-a", "@worker")
+    told = CliRunner().invoke(app, ["trace", sent["message_id"], "--root", str(pooled.root)]).output
+    assert "for @worker, taken at" in told, told
 
 
 def test_two_messages_go_to_two_agents_and_a_third_to_the_first_who_has_read_his(

@@ -319,6 +319,8 @@ class DerivedNotices(Service):
         if (known := self._rules.get(notice.action or "")) is None:
             return Judgement(True, ())  # it follows from nothing that could change
         kind, rule = known
+        if rule.feature and rule.feature not in self.session.features:
+            return Judgement(False, ())  # it names a tool of that feature
         causes, places = self._causes(notice, kind, rule)
         return Judgement(causes is None or any(rule.is_cause(notice, cause, agents) for cause in causes), places)
 
