@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import ROLES
+from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.text import named, one_line
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.pool.claims import lacking_skills
@@ -17,6 +18,7 @@ from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.pool.free import Free
     from multi_agent_mcp.pool.leases import Leases
     from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
 
@@ -29,17 +31,10 @@ def leases(context: CheckContext) -> Iterator[Finding]:
 
 
 def pool(context: CheckContext) -> Iterator[Finding]:
-    """What waits for a role that nobody has, tasks that need what nobody can do, and more agents at work than
-    `at_most`."""
+    """What waits for those who are not there or not awake, tasks that need what nobody can do, and more agents at work
+    than `at_most`."""
     agents = context.agents.all()
-    free = context.contributions.service("free")
-    for offer in context.workspace.collection(OFFERS).open():
-        try:
-            free.meant(offer.sender_id, offer.to)
-        except Refusal:
-            yield context.found(
-                "pool", PROBLEM, offer.about or offer.id, "waits_for_no_agent", to=named(offer.to), role=_role(offer.to)
-            )
+    yield from _offers(context)
     for task in context.workspace.tasks.open():
         if task.needs and (lacking := _nobody_has(task, list(agents.values()))):
             facts = {"task_id": task.id, "title": one_line(task.title), "skills": named(", ".join(lacking))}
@@ -50,6 +45,24 @@ def pool(context: CheckContext) -> Iterator[Finding]:
     if isinstance(most, int) and len(at_work) > most:
         facts = {"most": str(most), "count": str(len(at_work)), "agents": ", ".join(at_work)}
         yield context.found("pool", NOTE, "at_most", "more_than_at_most", **facts)
+
+
+def _offers(context: CheckContext) -> Iterator[Finding]:
+    """What waits for whoever is free, if nobody is meant, or is awake or will be started."""
+    free: Free = context.contributions.service("free")
+    for offer in context.workspace.collection(OFFERS).open():
+        subject, to = offer.about or offer.id, named(offer.to)
+        try:
+            meant = free.meant(offer.sender_id, offer.to)
+        except Refusal:
+            yield context.found("pool", PROBLEM, subject, "waits_for_no_agent", to=to, role=_role(offer.to))
+            continue
+        if not any(map(free.is_awake, meant)):
+            able = [one.id for one in meant if one.command is not None and context.workspace.is_here(one)]
+            may_open = context.missing_sessions.may_open
+            if not context.supervision.is_running() or not any(may_open(Slot(name, "task")) for name in able):
+                facts = {"to": to, "agents": ", ".join(one.id for one in meant), "agent_id": next(iter(able), "")}
+                yield context.found("pool", NOTE, subject, "nobody_awake" if able else "nobody_awake_by_hand", **facts)
 
 
 def _role(to: str) -> str:

@@ -62,7 +62,7 @@ class Free(Service):
         return [
             agent.id
             for agent in self._in_order(sender_id, to, suits)
-            if not self._is_awake(agent) and not self.workspace.tasks.in_progress(agent.id) and self._is_let(agent)
+            if not self.is_awake(agent) and not self.workspace.tasks.in_progress(agent.id) and self._is_let(agent)
         ]
 
     def _in_order(self, sender_id: str, to: str, suits: Suits) -> list[Agent]:
@@ -77,13 +77,14 @@ class Free(Service):
     def is_free(self, agent: Agent) -> bool:
         """Whether the agent is awake, works on no task, has no unread mail, and is not limited, paused, stuck or being
         removed. A person is always awake."""
-        if not self._is_awake(agent) or self.workspace.tasks.in_progress(agent.id):
+        if not self.is_awake(agent) or self.workspace.tasks.in_progress(agent.id):
             return False
         if self.workspace.mailbox(agent.id).unread() or not self._is_let(agent):
             return False
         return not self.stuck_agents.find(only=agent.id)
 
-    def _is_awake(self, agent: Agent) -> bool:
+    def is_awake(self, agent: Agent) -> bool:
+        """Whether a server of the agent runs, or it is a person."""
         return is_person(agent) or self.sessions.alive(agent.id)
 
     def _is_let(self, agent: Agent) -> bool:

@@ -20,6 +20,7 @@ from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.pool.leases import circle_of
 from multi_agent_mcp.services.attention import Item
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 from tests.pool.conftest import SeatOf
 
@@ -185,12 +186,32 @@ def test_doctor_finds_leases_of_the_dead_and_what_nobody_can_take(services: Serv
     assert found("leases") == []
     new = [NewTask(title="x", needs=["go"]), NewTask(title="y"), NewTask(title="z", assignee_id="@worker")]
     skilled, _, offered = services.task_creation.create(admin, new)
-    assert found("pool") == [skilled.id]
+    assert {*found("pool")} == {offered.id, skilled.id}
     services.agents.registry.update("worker-b", skills=["Go"])
-    assert found("pool") == []
+    assert found("pool") == [offered.id]
     for agent_id in ("worker-a", "worker-b"):
         services.agents.remove(agent_id)
-    assert found("pool") == [offered.id, skilled.id]
+    assert {*found("pool")} == {offered.id, skilled.id}
+
+
+def test_doctor_says_what_waits_while_nobody_who_could_have_it_is_awake_or_will_be_started(
+    services: Services, admin: Agent
+) -> None:
+    def repairs() -> list[str]:
+        return [one.repair for one in services.doctor().examine() if one.check == "pool"]
+
+    services.messages.send(admin, Draft(content="who?", receiver_id="@worker"))
+    assert repairs() == [""]  # nobody has a command
+    for agent_id in ("worker-b", "worker-a"):
+        services.agents.change(agent_id, command="cat")
+    assert repairs() == ["multi-agent-mcp up worker-a"]
+    services.supervision.begin()
+    assert repairs() == []
+    for agent_id in ("worker-a", "worker-b"):
+        services.missing_sessions.put_down(agent_id)
+    assert repairs() == ["multi-agent-mcp up worker-a"]
+    services.sessions.open("worker-a", "task")
+    assert repairs() == []
 
 
 def test_doctor_says_that_more_agents_are_at_work_than_may_be(pooled: Services, seat: SeatOf) -> None:
