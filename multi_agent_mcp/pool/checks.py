@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import ROLES
 from multi_agent_mcp.domain.slot import Slot
-from multi_agent_mcp.domain.text import named, one_line
+from multi_agent_mcp.domain.text import display_id, named, one_line
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.pool.claims import lacking_skills
 from multi_agent_mcp.pool.feature import OFFERS
+from multi_agent_mcp.pool.free import ANY
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.pool.free import Free
     from multi_agent_mcp.pool.leases import Leases
+    from multi_agent_mcp.pool.offer import Offer
     from multi_agent_mcp.services.doctor.tree import CheckContext, Finding
 
 
@@ -55,7 +57,7 @@ def _offers(context: CheckContext) -> Iterator[Finding]:
         try:
             meant = free.meant(offer.sender_id, offer.to)
         except Refusal:
-            yield context.found("pool", PROBLEM, subject, "waits_for_no_agent", to=to, role=_role(offer.to))
+            yield _of_nobody(context, offer)
             continue
         if not any(map(free.is_awake, meant)):
             able = [one.id for one in meant if one.command is not None and context.workspace.is_here(one)]
@@ -63,6 +65,18 @@ def _offers(context: CheckContext) -> Iterator[Finding]:
             if not context.supervision.is_running() or not any(may_open(Slot(name, "task")) for name in able):
                 facts = {"to": to, "agents": ", ".join(one.id for one in meant), "agent_id": next(iter(able), "")}
                 yield context.found("pool", NOTE, subject, "nobody_awake" if able else "nobody_awake_by_hand", **facts)
+
+
+def _of_nobody(context: CheckContext, offer: Offer) -> Finding:
+    """An offer for which nobody is meant. Nobody will ever be below a removed sender: the repair ends its offer."""
+    subject, to, sender_id = offer.about or offer.id, named(offer.to), offer.sender_id
+    if offer.to != ANY:
+        return context.found("pool", PROBLEM, subject, "waits_for_no_agent", to=to, role=_role(offer.to))
+    if sender_id in context.agents.all():
+        return context.found("pool", PROBLEM, subject, "waits_for_nobody_below", agent_id=sender_id)
+    offers, now = context.workspace.collection(OFFERS), context.session.clock()
+    fix = partial(offers.update, offer.id, lambda found: found.handed(now))
+    return context.found("pool", PROBLEM, subject, "sender_was_removed", fix, agent_id=display_id(sender_id))
 
 
 def _role(to: str) -> str:

@@ -40,12 +40,13 @@ class Items(Service):
     def suits(self, item: Item | None, sender_id: str) -> Callable[[Agent], bool]:
         """Which agents can have it now. A task is for one that could begin no other."""
         changes, agents = self.claims.task_changes, self.claims.agents.all()
+        senders = self.workspace.registry.all()  # what one that was removed has sent is still handed out
 
         def can_begin(agent: Agent) -> bool:
             if not isinstance(item, Task):
                 return True
             try:
-                self.claims.agents.require_assignable(agents[sender_id], agent)
+                self.claims.agents.require_assignable(senders[sender_id], agent)
                 self.claims.require_able(agent, replace(item, assignee_id=agent.id), agents)
             except (Refusal, KeyError):
                 return False

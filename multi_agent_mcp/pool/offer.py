@@ -37,6 +37,11 @@ class Offer(Identified):
         """The offer, for this agent; the first choice counts."""
         return self if self.taken_by else replace(self, taken_by=agent_id, taken_at=at)
 
+    def taken_back(self, agent_id: str) -> Offer:
+        """The offer, for nobody if it was for this agent and it has not been handed over."""
+        is_its = self.taken_by == agent_id and not self.handed_at
+        return replace(self, taken_by=None, taken_at=None) if is_its else self
+
     def handed(self, at: datetime) -> Offer:
         return self if self.handed_at else replace(self, handed_at=at)
 

@@ -159,12 +159,9 @@ class Offers(Service):
             if offer.about and (item is None or taker_of(item) not in (None, offer.taken_by)):
                 self._end(offer, item)
                 return None
+            offer = self._decided(offer, item)
             if offer.taken_by is None:
-                suits = self.items.suits(item, offer.sender_id)
-                agent = self.free.first(offer.sender_id, offer.to, suits)
-                if agent is None:
-                    return None
-                offer = self.open.update(offer.id, lambda found: found.taken(agent.id, self.clock()))
+                return None
             if item is not None:
                 brings = offer.id if offer.message else None
                 item = self.items.give(offer.about, str(offer.taken_by), offer.sender_id, brings)
@@ -172,6 +169,20 @@ class Offers(Service):
             self.open.update(offer.id, lambda found: found.handed(self.clock()))
             return Given(message, item)
         return None
+
+    def _decided(self, offer: Offer, item: Item | None) -> Offer:
+        """The offer with who is to have it, if somebody is free for it. An agent that was removed before it had
+        anything is to have nothing."""
+        before = offer.taken_by
+        if before and before not in self.free.agents.all():
+            has_mail = self.workspace.mailbox(before).find(offer.id) is not None
+            if not has_mail and (item is None or taker_of(item) is None):
+                offer = self.open.update(offer.id, lambda found: found.taken_back(before))
+        if offer.taken_by is None:
+            agent = self.free.first(offer.sender_id, offer.to, self.items.suits(item, offer.sender_id))
+            if agent is not None:
+                offer = self.open.update(offer.id, lambda found: found.taken(agent.id, self.clock()))
+        return offer
 
     def _end(self, offer: Offer, item: Item | None) -> None:
         """Ends the offer of what has come to somebody else, or is over, or was never written."""

@@ -360,7 +360,7 @@ def a_question_of_nobody(stage: Stage) -> None:
     stage.helps("repair.question_of_nobody", "doctor", "agent add ghost")
 
 
-@plays("repair.skills_of_nobody", "repair.waits_for_no_agent")
+@plays("repair.skills_of_nobody", "repair.waits_for_no_agent", "repair.waits_for_nobody_below")
 def what_nobody_can_take(stage: Stage) -> None:
     stage.made()
     admin, new = stage.services.agents.get("admin"), NewTask(title="Build", needs=["go"])
@@ -370,6 +370,10 @@ def what_nobody_can_take(stage: Stage) -> None:
     stage.done("send", "@worker", "who has time?")
     stage.done("agent", "remove", "worker-a")
     stage.helps("repair.waits_for_no_agent", "doctor", "agent add ID --role worker", ID="worker-c")
+    stage.done("agent", "add", "worker-d", "--parent", "admin")
+    stage.done("send", "@any", "and who of you?", "--as", "admin")
+    stage.done("agent", "remove", "worker-d")
+    stage.helps("repair.waits_for_nobody_below", "doctor", "agent add ID --parent admin", ID="worker-e")
 
 
 @plays("repair.task_of_nobody")

@@ -219,6 +219,42 @@ def test_a_delegation_for_whoever_is_free_waits_and_then_names_one_agent(
     assert pooled.tracking.trace(delegation.id)[0]["taken_by"] == "worker-b"
 
 
+def test_what_was_chosen_for_an_agent_that_is_removed_before_it_has_it_goes_to_another_one(
+    pooled: Services, seat: SeatOf, admin: Agent, clock: Clock
+) -> None:
+    offers = pooled.offers
+    sent = pooled.messages.send(admin, Draft(content="who?", receiver_id="@worker"))
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="dig", assignee_id="@worker")])
+    for offer in offers.open.open():
+        offers.open.update(offer.id, lambda found: found.taken("worker-a", clock()))  # and the process was killed
+    pooled.agents.remove("worker-a")
+    offers.hand_out()
+    assert [offer.taken_by for offer in offers.open.open()] == [None, None]
+    seat("worker-b").call("read_messages")
+    assert offers.open.get(sent.message_id).taken_by == "worker-b"
+    assert unread(pooled, "worker-a") == []
+    offers.hand_out()
+    assert pooled.workspace.tasks.get(task.id).assignee_id == "worker-b"
+
+
+def test_what_a_removed_agent_has_sent_is_handed_out_and_doctor_ends_what_nobody_can_get(
+    pooled: Services, seat: SeatOf
+) -> None:
+    for agent_id, parent_id in (("lead", "owner"), ("below", "lead")):
+        pooled.agents.add(Agent(id=agent_id, role="admin", parent_id=parent_id))
+    lead = pooled.agents.get("lead")
+    lost = pooled.messages.send(lead, Draft(content="which of you?", receiver_id="@any")).message_id
+    (task,) = pooled.task_creation.create(lead, [NewTask(title="dig", assignee_id="@worker")])
+    for agent_id in ("below", "lead"):
+        pooled.agents.remove(agent_id)
+    seat("worker-b").call("get_unread_count")
+    assert pooled.workspace.tasks.get(task.id).assignee_id == "worker-b"
+    found = [one for one in pooled.doctor().examine() if one.check == "pool"]
+    assert [(one.subject, "lead" in one.finding) for one in found] == [(lost, True)]
+    pooled.doctor().repair(found)
+    assert (pooled.offers.open.open(), pooled.offers.open.get(lost).taken_by) == ([], None)
+
+
 def test_a_task_that_was_offered_and_never_written_ends_its_offer(
     pooled: Services, seat: SeatOf, admin: Agent, clock: Clock
 ) -> None:

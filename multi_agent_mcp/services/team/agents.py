@@ -279,10 +279,10 @@ class Agents(Service):
 
     def require_assignable(self, actor: Agent, assignee: Agent) -> None:
         """Raises `Unauthorized` if `assignee` is an owner or a superior of `actor`. An owner may assign work to all
-        agents, and every agent to itself."""
+        agents, and every agent to itself. `actor` may have been removed."""
         if actor.role == "owner" or assignee.id == actor.id:
             return
-        if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.all()):
+        if assignee.role == "owner" or is_superior(assignee.id, actor.id, self.registry.all()):
             raise Unauthorized("superior_task", agent_id=assignee.id)
 
     def key_file(self, agent_id: str) -> Path:
