@@ -112,8 +112,8 @@ class Registry:
         return [
             (agent_id, name, record[name])
             for agent_id, record in self._read_or_restore()["agents"].items()
-            for name, hint in _FIELDS.items()
-            if record.get(name) is not None and not _fits(record[name], hint)
+            for name, fits in _CHECKS.items()
+            if record.get(name) is not None and not fits(record[name])
         ]
 
     def get(self, agent_id: str) -> Agent:
@@ -390,20 +390,24 @@ def _differs(record: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
 
 
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:
-    known = {name: record[name] for name, hint in _FIELDS.items() if _fits(record.get(name), hint)}
+    known = {name: record[name] for name, fits in _CHECKS.items() if fits(record.get(name))}
     extra = {name: value for name, value in record.items() if name not in _FIELDS}
     return Agent(**{**known, "id": key}, extra=extra)
 
 
-def _fits(value: Any, hint: Any) -> bool:
-    """Returns whether a value has the type of its field. Any other value stays in the file, but is ignored."""
+def _check(hint: Any) -> Callable[[Any], bool]:
+    """Returns whether values have the type of a field, as a function. Others stay in the file, but are ignored."""
     kind = (
         next(item for item in (*get_args(hint), hint) if item is not NoneType)
         if get_origin(hint) is UnionType
         else hint
     )
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and all(isinstance(item, get_args(kind)[1]) for item in value.values())
-    if get_origin(kind) is list:
-        return isinstance(value, list) and all(isinstance(item, get_args(kind)) for item in value)
-    return isinstance(value, kind) and not isinstance(value, bool)
+    whole, inner = get_origin(kind), get_args(kind)
+    if whole is dict:
+        return lambda value: isinstance(value, dict) and all(isinstance(item, inner[1]) for item in value.values())
+    if whole is list:
+        return lambda value: isinstance(value, list) and all(isinstance(item, inner) for item in value)
+    return lambda value: isinstance(value, kind) and not isinstance(value, bool)
+
+
+_CHECKS = {name: _check(hint) for name, hint in _FIELDS.items()}
