@@ -33,7 +33,8 @@ class ToolMethods:
 
 def _method(agent: ToolMethods, tool: Tool) -> Callable[..., dict[str, Any]]:
     """The tool as a method of the agent, with its signature and its description. What is wrong with named arguments is
-    said by the call, as to every host: a loop that passes on what a model wrote gets an answer for it."""
+    said by the call, as to every host: a loop that passes on what a model wrote gets an answer for it. No model writes
+    bytes, of which the call would make text."""
     whole = inspect.signature(tool.fn)
     _, *parameters = whole.parameters.values()
     signature = whole.replace(parameters=[each for each in parameters if each.name not in tool.lacks])
@@ -45,9 +46,18 @@ def _method(agent: ToolMethods, tool: Tool) -> Callable[..., dict[str, Any]]:
             raise TypeError(f"{tool.name}() got {error}") from None
         if twice := given.keys() & named:
             raise TypeError(f"{tool.name}() got multiple values for argument {min(twice)!r}")
-        return agent._call(tool, given | named)
+        given |= named
+        if wrong := [name for name, value in given.items() if _has_bytes(value)]:
+            raise TypeError(f"{tool.name}() got bytes for argument {wrong[0]!r}, which takes text")
+        return agent._call(tool, given)
 
     method.__name__ = method.__qualname__ = tool.name
     method.__doc__ = tool.description
     method.__signature__ = signature  # type: ignore[attr-defined]
     return method
+
+
+def _has_bytes(value: Any, levels: int = 2) -> bool:
+    """Whether bytes are in a value, or where arguments have texts within it: a list of mappings."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple | set) else ()
+    return isinstance(value, bytes | bytearray) or (levels > 0 and any(_has_bytes(each, levels - 1) for each in inner))

@@ -174,6 +174,10 @@ def test_arguments_are_checked_as_those_of_every_call(team: Team) -> None:
         admin.send_message("x", content="x")  # type: ignore[misc]
     with pytest.raises(TypeError, match=r"^read_messages\(\) got too many positional arguments"):
         admin.read_messages(*("x" for _ in range(20)))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^send_message\(\) got bytes for argument 'content'"):
+        admin.send_message(b"x", "worker-a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^create_tasks_batch\(\) got bytes for argument 'tasks'"):
+        admin.create_tasks_batch([{"title": b"x"}])
     with pytest.raises(AttributeError, match="no attribute 'sing'"):
         admin.sing()  # type: ignore[attr-defined]
     assert contents(team["worker-a"].read_messages()) == ["by position"]
