@@ -11,17 +11,20 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from multi_agent_mcp import Interrupted
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.features import Feature, Features
 from multi_agent_mcp.features.ours import OURS
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.tools import TOOLS, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.web.api import endpoints_of
 from multi_agent_mcp.wiring import Services
+from tests.planned import planned
 from tests.server.seat import Seat
 
 OPTIONAL = {feature.name: feature for feature in OURS if feature.optional}
@@ -122,28 +125,28 @@ def _named(features: Features, field: str) -> list[str]:
 
 
 @pytest.mark.parametrize("names", [*((name,) for name in OPTIONAL), tuple(OPTIONAL)], ids="+".join)
-def test_work_is_handed_down_interrupted_and_reported_without_it(without: Without, names: tuple[str, ...]) -> None:
-    services = without(*names)
-    owner, admin, worker = Seat(services, "owner"), Seat(services, "admin"), Seat(services, "worker-a")
-    assert owner.call("send_task", agent_id="admin", title="All", content="build it")["success"]
-    assert admin.call("get_next_action")["action"] in ("read_messages", "work")
-    (message,) = admin.call("read_messages")["messages"]
-    created = admin.call("create_tasks_batch", tasks=[{"title": "A part", "assignee_id": "worker-a"}])
-    (part,) = created["local_id_to_real_id"].values() or [created["tasks"][0]["task_id"]]
-    worker.call("get_notifications")
-    assert worker.call("get_next_action")["task"]["task_id"] == part
-    assert admin.call("update_task_status", task_id=part, status="blocked", blocked_reason="wait")["success"]
-    assert worker.call("get_unread_count") == {}  # an interrupt in its place
-    assert worker.call("get_notifications")["notifications"][0]["type"] == "interrupt"
-    assert worker.call("report_completed", result="blocked")["action"] == "exit"
-    assert admin.call("update_task_status", task_id=part, status="todo")["success"]
-    worker.call("get_notifications")
-    assert worker.call("get_next_action")["action"] == "work"
-    assert worker.call("report_completed", result="success", summary="built")["status"] == "done"
-    assert admin.call("send_message", receiver_id="owner", content="done")["success"]
+def test_work_is_handed_down_interrupted_and_reported_without_it(agent_team: MakeTeam, names: tuple[str, ...]) -> None:
+    team = agent_team(features=dict.fromkeys(names, "off"))
+    owner, admin, worker = (team[name] for name in ("owner", "admin", "worker-a"))
+    owner.send_task("admin", "All", "build it")
+    assert admin.get_next_action()["action"] in ("read_messages", "work")
+    (message,) = admin.read_messages()["messages"]
+    (part,) = planned(team, "A part")
+    worker.get_notifications()
+    assert worker.get_next_action()["task"]["task_id"] == part
+    admin.update_task_status(part, "blocked", "wait")
+    with pytest.raises(Interrupted):
+        worker.get_unread_count()
+    assert worker.get_notifications()["notifications"][0]["type"] == "interrupt"
+    assert worker.report_completed("blocked")["action"] == "exit"
+    admin.update_task_status(part, "todo")
+    worker.get_notifications()
+    assert worker.get_next_action()["action"] == "work"
+    assert worker.report_completed("success", summary="built")["status"] == "done"
+    assert admin.send_message("done", "owner")["success"]
     assert message["sender_id"] == "owner"
-    person = services.agents.get("owner")
-    assert [item.kind for item in services.attention.of(person)]
+    services = open_session(team.path.parent, team.session, notifier=Recorder())
+    assert [item.kind for item in services.attention.of(services.agents.owner())]
     assert services.briefings.of("worker-a")
     assert services.doctor(probe=lambda _: None).examine() is not None
 

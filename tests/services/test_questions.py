@@ -10,13 +10,16 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import InvalidArguments, QuestionClosed, QuestionNotFound, Unauthorized
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
+from tests.planned import planned
 from tests.server.seat import Seat
 from tests.services.support import send
 from tests.services.tasks_support import again, agent, new, notices, running, shown
@@ -107,10 +110,11 @@ def test_only_the_addressee_and_its_superiors_answer_and_only_the_asker_takes_ba
     ],
     ids=str,
 )
-def test_what_cannot_be_asked_is_refused_and_changes_nothing(services: Services, wrong: dict[str, Any]) -> None:
-    refused = Seat(services, "worker-a").call("ask", **{"question": "Which?", **wrong})
-    assert refused["error"] == "invalid_arguments"
-    assert not (services.path / "questions").exists()
+def test_what_cannot_be_asked_is_refused_and_changes_nothing(agent_team: MakeTeam, wrong: dict[str, Any]) -> None:
+    team = agent_team()
+    with pytest.raises(Refused, match="invalid_arguments"):
+        team["worker-a"].ask(**{"question": "Which?", **wrong})
+    assert not (team.path / "questions").exists()
 
 
 def test_the_same_question_is_not_asked_twice(services: Services) -> None:
@@ -119,48 +123,45 @@ def test_the_same_question_is_not_asked_twice(services: Services) -> None:
     assert len(notices(services, "admin")) == 2
 
 
-def test_one_with_another_deadline_is_another_question(services: Services) -> None:
-    seat = Seat(services, "worker-a")
-    asked = [seat.call("ask", question="Which?", deadline_minutes=minutes)["question_id"] for minutes in (5, 5, 10)]
-    assert ask(services, words="Which?").id not in asked
+def test_one_with_another_deadline_is_another_question(agent_team: MakeTeam) -> None:
+    worker = agent_team()["worker-a"]
+    asked = [worker.ask("Which?", deadline_minutes=minutes)["question_id"] for minutes in (5, 5, 10)]
+    assert worker.ask("Which?")["question_id"] not in asked
     assert asked[0] == asked[1] != asked[2]
 
 
-def test_refusals_name_no_answer_and_no_choice_that_is_none(services: Services) -> None:
-    seat, question = Seat(services, "worker-a"), ask(services)
-    seat.call("answer_question", question_id=question.id, withdraw=True)
-    closed = Seat(services, "admin").call("answer_question", question_id=question.id, answer="x")
-    assert closed["error"] == "question_closed"
-    assert "no answer" in closed["message"]
-    refused = seat.call("ask", question="Another?", default="a")
-    assert refused["error"] == "invalid_arguments"
-    assert "A default needs choices" in refused["message"]
+def test_refusals_name_no_answer_and_no_choice_that_is_none(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    worker = team["worker-a"]
+    question_id = worker.ask("Which?")["question_id"]
+    worker.answer_question(question_id, withdraw=True)
+    with pytest.raises(Refused, match=r"question_closed.*no answer"):
+        team["admin"].answer_question(question_id, "x")
+    with pytest.raises(Refused, match=r"invalid_arguments.*A default needs choices"):
+        worker.ask("Another?", default="a")
 
 
-def test_a_parked_task_waits_silently_and_comes_back_with_the_answer(services: Services) -> None:
-    seat, admin = Seat(services, "worker-a"), Seat(services, "admin")
-    first, second = new(services, "A"), new(services, "B", priority="low")
-    assert seat.call("get_next_action")["task"]["task_id"] == first.id
-    admin.call("get_notifications")
-    told = seat.call("ask", question="Which?", park=True)
-    parked = again(services, first)
-    assert (parked.status, parked.interrupt_id) == ("blocked", None)
-    assert told["question_id"] in str(parked.blocked_reason)
-    assert actions(services, "admin") == ["question"]
-    assert actions(services, "owner") == []
-    assert seat.call("get_next_action")["task"]["task_id"] == second.id
-    seat.call("report_completed", result="success")
-    assert seat.call("get_next_action")["action"] == "wait"
-    asked = admin.call("get_next_action")
-    assert (asked["action"], asked["question_id"], asked["asker_id"]) == (
-        "answer_question", told["question_id"], "worker-a",
-    )  # fmt: skip
-    assert admin.call("answer_question", question_id=told["question_id"], answer="that one")["status"] == "answered"
-    back = again(services, first)
-    assert (back.status, back.status_changed_by, back.blocked_reason) == ("in_progress", "admin", None)
-    assert seat.call("get_next_action")["task"]["task_id"] == first.id
-    (heard,) = seat.call("get_notifications")["notifications"]
-    assert (heard["action"], heard["answer"], heard["task_id"]) == ("answered", "that one", first.id)
+def test_a_parked_task_waits_silently_and_comes_back_with_the_answer(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    owner, admin, worker = (team[name] for name in ("owner", "admin", "worker-a"))
+    (first,), (second,) = planned(team, "A"), planned(team, "B", priority="low")
+    assert worker.get_next_action()["task"]["task_id"] == first
+    admin.get_notifications()
+    question_id = worker.ask("Which?", park=True)["question_id"]
+    path = team.path / "tasks" / "worker-a" / f"{first}.md"
+    assert re.search(rf"^status: blocked\n(.*\n)*blocked_reason: .*{question_id}", path.read_text(), re.MULTILINE)
+    assert [told["action"] for told in admin.get_notifications()["notifications"]] == ["question"]
+    assert owner.get_notifications()["notifications"] == []
+    assert worker.get_next_action()["task"]["task_id"] == second
+    worker.report_completed("success")
+    assert worker.get_next_action()["action"] == "wait"
+    asked = admin.get_next_action()
+    assert (asked["action"], asked["question_id"], asked["asker_id"]) == ("answer_question", question_id, "worker-a")
+    assert admin.answer_question(question_id, "that one")["status"] == "answered"
+    assert re.search(r"^status: in_progress\n(.*\n)*status_changed_by: admin\n", path.read_text(), re.MULTILINE)
+    assert worker.get_next_action()["task"]["task_id"] == first
+    (heard,) = worker.get_notifications()["notifications"]
+    assert (heard["action"], heard["answer"], heard["task_id"]) == ("answered", "that one", first)
 
 
 def test_a_task_that_somebody_has_moved_meanwhile_stays_where_it_is(services: Services) -> None:
@@ -282,12 +283,13 @@ def test_a_question_comes_before_work_and_mail_and_one_passed_on_waits(services:
     assert Seat(services, "admin", purpose="chat").call("get_next_action")["action"] == "answer_question"
 
 
-def test_a_waiting_owner_may_answer(services: Services) -> None:
-    question = ask(services, "admin")
-    services.task_creation.send(agent(services, "owner"), "admin", "x", "y")
-    seat = Seat(services, "owner")
-    assert seat.call("get_dashboard")["error"] == "owner_waiting"
-    assert seat.call("answer_question", question_id=question.id, answer="yes")["status"] == "answered"
+def test_a_waiting_owner_may_answer(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    owner, question_id = team["owner"], team["admin"].ask("Which?")["question_id"]
+    owner.send_task("admin", "x", "y")
+    with pytest.raises(Refused, match="owner_waiting"):
+        owner.get_dashboard()
+    assert owner.answer_question(question_id, "yes")["status"] == "answered"
 
 
 def test_the_files_of_a_killed_asker_and_a_killed_answerer_are_completed_by_the_next(services: Services) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.errors import InvalidArguments, ReservationNotFound, Reserved, Unauthorized
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.repository.reservation import Reservation
 from multi_agent_mcp.windows.supervisor import Supervisor
 from multi_agent_mcp.windows.window_registry import TeamWindows
@@ -106,19 +108,21 @@ def test_a_persons_reservation_lasts_an_hour_or_as_long_as_it_says(services: Ser
     ]
 
 
-def test_the_tools_answer_with_the_reservation_and_release_it(services: Services) -> None:
-    first, second = Seat(services, "worker-a"), Seat(services, "worker-b")
-    made = first.call("reserve_files", paths=["src/", "*.md"], reason="docs", minutes=0.5)
-    assert made["success"]
-    answer = second.call("reserve_files", paths=["README.md"])
+def test_the_tools_answer_with_the_reservation_and_release_it(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    first, second = team["worker-a"], team["worker-b"]
+    made = first.reserve_files(["src/", "*.md"], reason="docs", minutes=0.5)
+    answer = second.reserve_files(["README.md"])
     assert [(one["agent_id"], one["patterns"]) for one in answer["conflicts"]] == [("worker-a", ["src/", "*.md"])]
-    refused = second.call("release_files", reservation_id=made["reservation_id"])
-    assert refused["error"] == "unauthorized"
-    assert second.call("release_files", reservation_id="rsv_000000000000")["error"] == "reservation_not_found"
-    assert second.call("reserve_files", paths=["../x"])["error"] == "invalid_arguments"
-    assert first.call("release_files")["released"] == [made["reservation_id"]]
-    assert first.call("release_files")["released"] == []
-    assert second.call("release_files", reservation_id=answer["reservation_id"])["success"]
+    with pytest.raises(Refused, match="unauthorized"):
+        second.release_files(made["reservation_id"])
+    with pytest.raises(Refused, match="reservation_not_found"):
+        second.release_files("rsv_000000000000")
+    with pytest.raises(Refused, match="invalid_arguments"):
+        second.reserve_files(["../x"])
+    assert first.release_files()["released"] == [made["reservation_id"]]
+    assert first.release_files()["released"] == []
+    assert second.release_files(answer["reservation_id"])["success"]
 
 
 def test_a_superior_or_a_person_may_release_it_and_the_holder_is_told(services: Services) -> None:
