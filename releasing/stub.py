@@ -13,7 +13,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.features import Features
+from multi_agent_mcp.features.ours import OURS
+from multi_agent_mcp.server.tools import tools_of
 from multi_agent_mcp.toolkit import methods
 
 if typing.TYPE_CHECKING:
@@ -67,7 +69,8 @@ def method(tool: Tool) -> str:
 
 
 def stub() -> str:
-    text = HEAD + "\n" + "\n".join(map(method, (tool for tool in TOOLS.values() if tool.roles)))
+    tools = tools_of(Features(OURS)).values()  # of features, too, that a session has to switch on
+    text = HEAD + "\n" + "\n".join(map(method, (tool for tool in tools if tool.roles)))
     ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(STUB), "-"]
     return subprocess.run(ruff, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout
 

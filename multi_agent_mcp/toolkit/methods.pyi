@@ -261,3 +261,9 @@ class ToolMethods:
         self, execution_id: str, tail: int | None = None, offset: int | None = None
     ) -> dict[str, Any]:
         """The log of an execution of yours: the last lines (tail, 100), or those from line offset on."""
+
+    def claim_task(self, task_id: str | None = None) -> dict[str, Any]:
+        """Take an unassigned task of a superior's (null: the most urgent)."""
+
+    def notify_when(self, target: str, state: str) -> dict[str, Any]:
+        """Notify me once: an agent idle, available; a task done, blocked, merged; a watch_id never."""
