@@ -7,18 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import ROLES, Agent
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.pool.claims import lacking_skills
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.tools import TOOLS, tools_for, tools_of
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.texts import catalogue
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
+from tests.planned import planned
 from tests.pool.conftest import SeatOf
 from tests.server.seat import Seat
 
@@ -44,17 +49,16 @@ def test_the_most_urgent_task_of_a_superior_is_claimed_and_waits_to_be_begun(
     assert seat("worker-a").call("get_next_action")["task"]["task_id"] == urgent.id
 
 
-def test_what_somebody_has_is_not_claimed_again_and_nothing_to_claim_is_no_error(
-    pooled: Services, seat: SeatOf, admin: Agent
-) -> None:
-    task = made(pooled, admin)
-    assert seat("worker-a").call("claim_task", task_id=task.id)["task_id"] == task.id
+def test_what_somebody_has_is_not_claimed_again_and_nothing_to_claim_is_no_error(agent_team: MakeTeam) -> None:
+    team = agent_team(pool="on")
+    (task_id,) = planned(team, "part", assignee_id=None)
+    assert team["worker-a"].claim_task(task_id)["task_id"] == task_id
     for agent_id in ("worker-b", "worker-a"):
-        refused = seat(agent_id).call("claim_task", task_id=task.id)
-        assert (refused["success"], refused["error"]) == (False, "already_exists")
-    nothing = seat("worker-b").call("claim_task")
+        with pytest.raises(Refused, match="already_exists"):
+            team[agent_id].claim_task(task_id)
+    nothing = team["worker-b"].claim_task()
     assert (nothing["success"], nothing["task_id"]) == (True, None)
-    assert pooled.workspace.tasks.get(task.id).assignee_id == "worker-a"
+    assert [task["task_id"] for task in team["worker-a"].get_my_tasks()["tasks"]] == [task_id]
 
 
 def test_only_what_a_superior_has_made_and_what_can_be_begun_is_claimed(
@@ -74,34 +78,31 @@ def test_only_what_a_superior_has_made_and_what_can_be_begun_is_claimed(
     assert seat("worker-a").call("claim_task", task_id=reviewed.id)["success"]
 
 
-def test_a_task_is_claimed_by_whoever_has_the_skills_that_it_needs(
-    pooled: Services, seat: SeatOf, admin: Agent
-) -> None:
-    pooled.agents.registry.update("worker-b", skills=["UI", "python"])
-    created = seat("admin").call("create_tasks_batch", tasks=[{"title": "screen", "needs": ["ui", "ui"]}])
-    (task_id,) = [task["task_id"] for task in created["tasks"]]
-    assert pooled.workspace.tasks.get(task_id).needs == ("ui",)
-    assert seat("worker-a").call("get_next_action")["action"] == "wait"
-    assert seat("worker-a").call("claim_task", task_id=task_id)["error"] == "unauthorized"
-    assert seat("worker-b").call("claim_task")["task_id"] == task_id
+def test_a_task_is_claimed_by_whoever_has_the_skills_that_it_needs(agent_team: MakeTeam) -> None:
+    agents = [{"id": name, "role": name.partition("-")[0]} for name in ("owner", "admin", "worker-a", "worker-b")]
+    team = agent_team([*agents[:3], {**agents[3], "skills": ["UI", "python"]}], pool="on")
+    (task_id,) = planned(team, "screen", assignee_id=None, needs=["ui", "ui"])
+    assert "needs:\n- ui\n" in next(team.path.glob(f"tasks/*/{task_id}.md")).read_text().replace("  - ", "- ")
+    assert team["worker-a"].get_next_action()["action"] == "wait"
+    with pytest.raises(Refused, match="unauthorized"):
+        team["worker-a"].claim_task(task_id)
+    assert team["worker-b"].claim_task()["task_id"] == task_id
     for needs in (["  "], ["a\nb"], ["x" * 65]):
-        refused = seat("admin").call("create_tasks_batch", tasks=[{"title": "x", "needs": needs}])
-        assert refused["error"] == "invalid_arguments"
+        with pytest.raises(Refused, match="invalid_arguments"):
+            planned(team, "x", assignee_id=None, needs=needs)
 
 
-def test_a_worker_with_nothing_to_do_is_offered_what_it_could_claim(
-    pooled: Services, seat: SeatOf, admin: Agent
-) -> None:
-    task = made(pooled, admin)
-    offered = seat("worker-a").call("get_next_action")
-    assert (offered["action"], offered["task_id"], offered["task"]["title"]) == ("claim", task.id, "part")
-    assert task.id in offered["instruction"]
-    assert seat("admin").call("get_next_action")["action"] == "wait"
-    pooled.task_creation.create(admin, [NewTask(title="mine", assignee_id="worker-a")])
-    seat("worker-a").call("get_notifications")
-    assert seat("worker-a").call("get_next_action")["action"] == "work"
-    done = seat("worker-a").call("report_completed", result="success")
-    assert done["instruction"] == pooled.texts("next.exit.more")
+def test_a_worker_with_nothing_to_do_is_offered_what_it_could_claim(agent_team: MakeTeam) -> None:
+    team = agent_team(pool="on")
+    worker, (task_id,) = team["worker-a"], planned(team, "part", assignee_id=None)
+    offered = worker.get_next_action()
+    assert (offered["action"], offered["task_id"], offered["task"]["title"]) == ("claim", task_id, "part")
+    assert task_id in offered["instruction"]
+    assert team["admin"].get_next_action()["action"] == "wait"
+    planned(team, "mine")
+    worker.get_notifications()
+    assert worker.get_next_action()["action"] == "work"
+    assert worker.report_completed("success")["instruction"] == catalogue("en")("next.exit.more")
 
 
 def test_its_tools_are_listed_where_there_is_a_pool_within_the_budget(services: Services, pooled: Services) -> None:

@@ -8,16 +8,20 @@ import signal
 import sys
 from functools import partial
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
+from tests.planned import planned
 from tests.pool.conftest import SeatOf
 
 
@@ -57,18 +61,21 @@ def test_an_agent_that_becomes_idle_is_told_and_one_that_is_so_at_once(
     assert len(told(pooled, "admin")) == 2
 
 
-def test_what_makes_no_sense_is_refused(pooled: Services, seat: SeatOf, admin: Agent) -> None:
-    (task,) = pooled.task_creation.create(admin, [NewTask(title="part")])
-    for target, state, code in (
+def test_what_makes_no_sense_is_refused(agent_team: MakeTeam) -> None:
+    team = agent_team(pool="on")
+    (task_id,) = planned(team, "part", assignee_id=None)
+    wrong: list[tuple[str, Any, str]] = [
         ("worker-a", "done", "invalid_arguments"),
-        (task.id, "idle", "invalid_arguments"),
-        (task.id, "never", "invalid_arguments"),
+        (task_id, "idle", "invalid_arguments"),
+        (task_id, "never", "invalid_arguments"),
         ("nobody", "idle", "agent_not_found"),
         ("tsk_000000000000", "done", "task_not_found"),
         ("wch_000000000000", "never", "message_not_found"),
         ("../x", "idle", "invalid_id"),
-    ):
-        assert seat("admin").call("notify_when", target=target, state=state)["error"] == code, (target, state)
+    ]
+    for target, state, code in wrong:
+        with pytest.raises(Refused, match=f"^{code}"):
+            team["admin"].notify_when(target, state)
 
 
 def test_people_wait_by_a_command(pooled: Services, seat: SeatOf, admin: Agent) -> None:

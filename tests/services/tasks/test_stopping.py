@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.errors import InvalidStatusTransition, Unauthorized
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.crash.stage import Seat
+from tests.planned import planned
 from tests.services import forks
 from tests.services.tasks_support import again, dies, mailed, moved, new, notices, open_session, running, shown
 
@@ -20,17 +21,6 @@ from tests.services.tasks_support import again, dies, mailed, moved, new, notice
 def read(services: Services, agent_id: str = "worker-a") -> list[tuple[Any, Any]]:
     """Reads all notifications of an agent; their actions and tasks."""
     return [(item["action"], item["task_id"]) for item in services.notifications.read(agent_id, "task")]
-
-
-def handed_out(seat: Seat) -> Task:
-    """The task in hand of a session, begun by `get_next_action`."""
-    return seat.binding.services.task_changes.get(seat.call("get_next_action")["task"]["task_id"])
-
-
-def handed_out_again(services: Services, seat: Seat) -> Task:
-    """A new task in hand of a session."""
-    new(services)
-    return handed_out(seat)
 
 
 @pytest.mark.parametrize("status", ["blocked", "cancelled"])
@@ -99,24 +89,25 @@ def test_an_announcement_that_was_only_ended_counts_as_unread_for_ever(services:
 
 @pytest.mark.parametrize("status", ["blocked", "cancelled"])
 def test_obeying_an_interrupt_about_another_task_leaves_the_one_in_hand_as_it_is(
-    services: Services, owner: Agent, status: str
+    agent_team: MakeTeam, status: Literal["blocked", "cancelled"]
 ) -> None:
-    other = running(services, "other")
-    seat = Seat(services, "worker-a")
-    second = new(services, "in hand")
-    in_hand = again(services, second)
-    seat.call("get_next_action")  # the first one, then the other is begun beside it
-    seat.call("update_task_status", task_id=in_hand.id, status="in_progress")
-    services.task_changes.set_status(owner, other.id, status)
-    assert [item["task_id"] for item in seat.call("get_notifications")["notifications"]] == [other.id]
-    answer = seat.call("report_completed", result="blocked")
-    assert (answer["task_id"], answer["status"], answer["action"]) == (other.id, status, "exit")
-    assert again(services, in_hand).status == "in_progress"
-    assert [item.task_id for item in services.workspace.executions.open("worker-a")] == [in_hand.id]
-    mail = [message.message_type for _, message in services.workspace.mailbox("admin").unread()]
+    team = agent_team()
+    worker, (other,) = team["worker-a"], planned(team, "other")
+    worker.update_task_status(other, "in_progress")
+    (in_hand,) = planned(team, "in hand")
+    worker.get_next_action()  # the first one, then the other is begun beside it
+    worker.update_task_status(in_hand, "in_progress")
+    team["owner"].update_task_status(other, status)
+    assert [item["task_id"] for item in worker.get_notifications()["notifications"]] == [other]
+    answer = worker.report_completed("blocked")
+    assert (answer["task_id"], answer["status"], answer["action"]) == (other, status, "exit")
+    assert [task["task_id"] for task in worker.get_my_tasks("in_progress")["tasks"]] == [in_hand]
+    executions = worker.get_my_execution_history(status="running")["executions"]
+    assert [execution["task_id"] for execution in executions] == [in_hand]
+    mail = [message["message_type"] for message in team["admin"].read_messages()["messages"]]
     assert mail == ["status_update"]  # it was stopped, and has not failed
-    done = seat.call("report_completed", result="success")
-    assert (done["task_id"], done["status"]) == (in_hand.id, "done")
+    done = worker.report_completed("success")
+    assert (done["task_id"], done["status"]) == (in_hand, "done")
 
 
 def test_what_was_read_before_a_crash_is_obeyed_after_it(services: Services, owner: Agent) -> None:
@@ -203,7 +194,8 @@ def test_an_interrupt_without_a_task_ends_the_one_that_was_begun_since(services:
     seat = Seat(services, "worker-a")
     services.interrupting.interrupt(owner, "worker-a", "blocked", None, None)
     seat.call("get_notifications")
-    task = handed_out_again(services, seat)
+    task = new(services)
+    assert seat.call("get_next_action")["task"]["task_id"] == task.id
     assert seat.call("report_completed", result="blocked", summary="I stop")["task_id"] == task.id
     assert again(services, task).status == "blocked"
 
