@@ -13,6 +13,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
@@ -62,17 +63,15 @@ def test_until_somebody_is_free_it_waits_and_then_the_first_who_becomes_so_has_i
     assert "for @worker, taken at" in told, told
 
 
-def test_two_messages_go_to_two_agents_and_a_third_to_the_first_who_has_read_his(
-    pooled: Services, seat: SeatOf
-) -> None:
-    seat("worker-a"), seat("worker-b")
-    send = partial(seat("admin").call, "send_message", receiver_id="@any")
-    first, second, third = (send(content=word) for word in ("one", "two", "three"))
-    assert {*first["receiver_ids"], *second["receiver_ids"]} == {"worker-a", "worker-b"}
-    assert third["receiver_ids"] == []
-    seat("worker-b").call("read_messages")
-    seat("admin").call("get_unread_count")
-    assert unread(pooled, "worker-b") == [third["message_id"]]
+def test_two_messages_go_to_two_agents_and_a_third_to_the_first_who_has_read_his(agent_team: MakeTeam) -> None:
+    team = agent_team(pool="on")
+    admin, first, second = (team[name] for name in ("admin", "worker-a", "worker-b"))
+    first.get_unread_count(), second.get_unread_count()  # they are awake
+    sent = [admin.send_message(word, "@any") for word in ("one", "two", "three")]
+    assert sorted(name for each in sent for name in each["receiver_ids"]) == ["worker-a", "worker-b"]
+    second.read_messages()
+    admin.get_unread_count()
+    assert [message["id"] for message in second.read_messages()["messages"]] == [sent[2]["message_id"]]
 
 
 def test_the_paused_the_sleeping_and_the_sender_get_nothing_and_nobody_of_that_kind_is_refused(
@@ -171,18 +170,18 @@ def test_a_task_waits_for_its_dependencies_its_status_and_somebody_with_the_skil
     assert (again["assignee_id"], again["previous_assignee_id"]) == ("worker-a", "worker-a")
 
 
-def test_a_task_that_is_sent_to_whoever_is_free_comes_with_its_message(
-    pooled: Services, seat: SeatOf, owner: Agent
-) -> None:
-    sent = seat("owner").call("send_task", agent_id="@admin", title="page", content="build it")
+def test_a_task_that_is_sent_to_whoever_is_free_comes_with_its_message(agent_team: MakeTeam) -> None:
+    team = agent_team(pool="on")
+    owner, admin = team["owner"], team["admin"]
+    sent = owner.send_task("@admin", "page", "build it")
     assert (sent["delivery"], sent["waiting"]) == ({"@admin": {"state": "waiting"}}, False)
-    assert pooled.workspace.tasks.get(sent["task_id"]).assignee_id is None
-    seat("admin").call("get_unread_count")
-    assert pooled.workspace.tasks.get(sent["task_id"]).assignee_id == "admin"
-    (message,) = seat("admin").call("read_messages")["messages"]
+    assert list(team.path.glob(f"tasks/admin/{sent['task_id']}.md")) == []
+    admin.get_unread_count()
+    assert [task["task_id"] for task in admin.get_my_tasks()["tasks"]] == [sent["task_id"]]
+    (message,) = admin.read_messages()["messages"]
     assert (message["id"], message["metadata"]["task_id"]) == (sent["message_id"], sent["task_id"])
-    assert pooled.derived_notices.waiting("admin") == []
-    assert seat("owner").call("get_message_status", message_id=sent["task_id"])["taken_by"] == "admin"
+    assert admin.get_notifications()["notifications"] == []
+    assert owner.get_message_status(sent["task_id"])["taken_by"] == "admin"
 
 
 def test_a_question_for_whoever_is_free_is_put_to_one_agent_and_its_task_parked_meanwhile(

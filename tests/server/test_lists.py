@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp import Refused
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.calls import Answer
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
+from tests.planned import planned
 from tests.server.seat import Seat
 from tests.services.support import send
 
@@ -89,19 +92,21 @@ def test_messages_of_one_second_and_of_one_moment_come_once_each(services: Servi
     assert sorted(read) == sorted(f"word {number}" for number in range(40))
 
 
-def test_an_unknown_place_to_go_on_from_is_refused(services: Services, seat: Seat) -> None:
-    talk = begin_talk(services)
+def test_an_unknown_place_to_go_on_from_is_refused(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    worker: Any = team["worker-a"]
+    talk = worker.chat.start_conversation("worker-b", "word 0")["conversation_id"]
+    (task_id,) = planned(team, "T")
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("get_conversation_messages", {"conversation_id": talk, "before": "no such"}, "message_not_found"),
         ("get_my_tasks", {"before": "tsk_0123456789ab"}, "task_not_found"),
         ("get_my_tasks", {"before": "../x"}, "invalid_id"),
         ("get_my_execution_history", {"before": "exec_0123456789ab"}, "execution_not_found"),
+        ("get_task_conversations", {"task_id": task_id, "before": "cnv_0123456789ab"}, "conversation_not_found"),
     ]
     for tool, arguments, code in wrong:
-        assert seat.call(tool, **arguments)["error"] == code, tool
-    task = services.task_creation.create(services.agents.get("admin"), [NewTask(title="T", assignee_id="worker-a")])[0]
-    about: dict[str, Any] = {"task_id": task.id, "before": "cnv_0123456789ab"}
-    assert seat.call("get_task_conversations", **about)["error"] == "conversation_not_found"
+        with pytest.raises(Refused, match=f"^{code}"):
+            getattr(worker, tool)(**arguments)
 
 
 def test_the_conversations_of_a_task_and_their_messages_can_be_read_to_the_end(
@@ -177,12 +182,12 @@ def test_my_tasks_can_be_read_to_the_end_open_ones_first(
     assert [item["task_id"] for item in only] == [item["task_id"] for item in found[25:]]
 
 
-def test_a_task_that_went_to_another_agent_is_no_place_to_go_on_from(
-    services: Services, seat: Seat, admin: Agent
-) -> None:
-    (task,) = services.task_creation.create(admin, [NewTask(title="T", assignee_id="worker-b")])
-    services.task_changes.set_status(admin, task.id, "cancelled")
-    assert seat.call("get_my_tasks", before=task.id)["error"] == "task_not_found"
+def test_a_task_that_went_to_another_agent_is_no_place_to_go_on_from(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    (task_id,) = planned(team, "T", assignee_id="worker-b")
+    team["admin"].update_task_status(task_id, "cancelled")
+    with pytest.raises(Refused, match="task_not_found"):
+        team["worker-a"].get_my_tasks(before=task_id)
 
 
 @pytest.mark.parametrize("limit", [None, 9, 500])
