@@ -32,6 +32,20 @@ def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dic
     ]
 
 
+def without_items(description: str) -> str:
+    """The description without its task list, which `compare` shows; whole if its items are more than one list or have
+    text of their own between them, which explains them only in its place."""
+    lines = description.split("\n")
+    items = [number for number, line in enumerate(lines) if _ASKED.match(line)]
+    if not items:
+        return description
+    first, last = items[0], items[-1]
+    blank = {number for number, line in enumerate(lines) if not line.strip()}
+    if not blank.issuperset(set(range(first, min(last + 2, len(lines)))) - set(items)):
+        return description
+    return "\n".join(lines[:first] + lines[last + 1 :]).strip("\n")
+
+
 def _same(text: str) -> str:
     return " ".join(text.split()).casefold()
 

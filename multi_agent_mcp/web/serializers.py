@@ -21,7 +21,7 @@ from multi_agent_mcp.domain.entity import fields_of
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_reports import compare
+from multi_agent_mcp.domain.task_reports import compare, without_items
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import format_time
 
@@ -66,7 +66,7 @@ def task_whole(features: Features, task: Task, subtasks: Iterable[Task]) -> dict
     return {
         **task_card(features, task, Counter(child.status for child in children)),
         **fields_of(task, *shown, "status_changed_by", "started_at", "completed_at"),
-        "description": shown_text(task.description),
+        "description": shown_text(without_items(task.description)),
         "checklist_items": compare(task.description, task.checklist),
         "subtask_cards": [task_card(features, child) for child in children],
     }

@@ -1,7 +1,7 @@
 // What a task changes: its files, folded, protected ones first; and what a reviewer remarks on their lines, until it is
 // sent with the rejection. All of it was written by an agent: it is only ever set as text.
 
-import { api, attempt, chip, copying, h, icon, query, t, visible, word } from "./core.js";
+import { api, attempt, chip, copying, h, icon, query, t, toast, visible, word } from "./core.js";
 
 const known = new Map(); // task → {state, element}: an open file and a remark that is being written stay as they are
 const drafts = new Map(); // task → Map of `path:line` → text
@@ -67,24 +67,44 @@ function modes({ old_mode: was, mode: now }) {
 }
 
 const SAID = /^(?:diff --git |index |--- |\+\+\+ )/; // what the summary above has said already
+const UNDO = 12; // seconds
+const PIECE = 500; // lines that are shown at once: each is several nodes
 const HUNK = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@/;
 
 function show(task, file, one, element, { text, cut }) {
-  let number = null; // of the line in the file as it is now; null before the first hunk
-  const rows = text.replace(/\n$/, "").split("\n").map((line) => {
-    const hunk = HUNK.exec(line);
-    if (line.startsWith("diff --git ")) number = null;
-    if (number === null && SAID.test(line)) return "";
-    if (hunk) number = Number(hunk[2]);
-    if (hunk || number === null) return h("div", { class: `row ${hunk ? "hunk" : "about"}` }, h("span"), h("code", null, shown(line)));
-    const kind = { "+": "added", "-": "removed", "\\": "about" }[line[0]] ?? "same";
-    const at = number;
-    if (kind === "added" || kind === "same") number += 1;
-    return kind === "about" ? h("div", { class: "row about" }, h("span"), h("code", null, line)) : rowOf(task, file, one, kind, at, line);
-  });
-  element.replaceChildren(...rows);
+  const lines = text.replace(/\n$/, "").split("\n");
+  const rows = rowsOf(task, file, one, lines);
+  const more = h("button", { type: "button", class: "ghost more", "data-mark": "more" });
+  let left = lines.length;
+  const next = () => {
+    const piece = [];
+    while (piece.length < PIECE && left-- > 0) piece.push(rows.next().value);
+    const focused = more === document.activeElement;
+    more.before(...piece);
+    if (left > 0) more.textContent = t("review.more_lines", { n: Math.min(left, PIECE), left: left.toLocaleString() });
+    else more.remove();
+    if (left <= 0 && focused) piece.map((row) => row && row.querySelector("button")).find(Boolean)?.focus();
+  };
+  more.addEventListener("click", next);
+  element.replaceChildren(more);
+  next();
   if (file.cut) element.append(h("p", { class: "hint cut" }, t("review.cut_kept")));
   else if (cut) element.append(h("p", { class: "hint cut" }, t("review.cut"), " ", copying(`multi-agent-mcp task diff ${task.task_id}`)));
+}
+
+// The row of each line, one after the other as they are wanted.
+function* rowsOf(task, file, one, lines) {
+  let number = null; // of the line in the file as it is now; null before the first hunk
+  for (const line of lines) {
+    const hunk = HUNK.exec(line);
+    if (line.startsWith("diff --git ")) number = null;
+    const at = hunk ? Number(hunk[2]) : number;
+    const kind = { "+": "added", "-": "removed", "\\": "about" }[line[0]] ?? "same";
+    if (number === null && SAID.test(line)) yield "";
+    else if (hunk || number === null || kind === "about") yield h("div", { class: `row ${hunk ? "hunk" : "about"}` }, h("span"), h("code", null, shown(line)));
+    else yield rowOf(task, file, one, kind, at, line);
+    number = at !== null && !hunk && (kind === "added" || kind === "same") ? at + 1 : at;
+  }
 }
 
 const shown = (line) => visible(line.replace(/\r$/, "␍"));
@@ -107,7 +127,15 @@ function remark(task, one, place, row) {
   words.value = all.get(place) ?? "";
   const note = () => { all.set(place, words.value); one.told(); };
   words.addEventListener("input", note);
-  const box = h("div", { class: "remark" }, words, h("button", { type: "button", class: "ghost square", "aria-label": t("review.drop"), title: t("review.drop"), onclick: () => { all.delete(place); box.remove(); one.told(); } }, icon("close")));
+  const drop = () => {
+    const text = words.value;
+    all.delete(place);
+    box.remove();
+    one.told();
+    row.querySelector("button").focus();
+    if (text.trim()) toast(t("review.dropped", { place: visible(place) }), "good", { text: t("undo"), act: () => { all.set(place, text); one.told(); if (row.isConnected) remark(task, one, place, row); } }, UNDO);
+  };
+  const box = h("div", { class: "remark" }, h("button", { type: "button", class: "ghost square", "aria-label": t("review.drop"), title: t("review.drop"), onclick: drop }, icon("close")), words); // before the box, so that Tab from it does not lead there
   row.after(box);
   words.focus();
   note();

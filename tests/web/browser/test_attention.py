@@ -133,9 +133,15 @@ def test_questions_are_answered_by_a_key_or_in_a_box_and_are_in_the_thread_of_th
     assert (done.answer, done.answered_by, done.note) == ("\\n<i>there</i>", "owner", "not too deep")
     assert services.task_changes.get(task.id).status == "in_progress"
     free = services.questions.ask(admin, Asking(question="How deep?"), task)
-    waiting.locator("textarea").fill("1 m")
-    waiting.locator(".asked [type=submit]").click()
-    expect(waiting).to_have_count(0)
+    services.questions.ask(admin, Asking(question="How wide?"), task)
+    expect(waiting.locator("textarea")).to_have_count(2)
+    one = waiting.filter(has_text="How deep?")
+    one.locator("textarea").fill("1 m")
+    one.locator(".asked [type=submit]").press("Enter")
+    expect(waiting).to_have_count(1)
+    expect(waiting.locator(".asked")).to_be_focused()
+    is_new = "import('/static/answering.js').then(({ answerable }) => answerable('x', document.createElement('p')))"
+    assert page.evaluate(f"{is_new}.then((one) => one.matches('.is-new[aria-disabled=true]'))")
     assert services.questions.get(free.id).answer == "1 m"
     page.goto(f"{page.url.partition('#')[0]}#{task.id}")
     talk = page.locator(".talk")

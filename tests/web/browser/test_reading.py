@@ -62,6 +62,7 @@ def test_the_request_the_reports_and_the_result_of_a_task_stand_together(team: T
     expect(sheet.locator(".talk li")).to_have_count(1)
     expect(sheet.locator(".talk .bubble em")).to_have_text("deep")
     expect(sheet.locator(".tally").first).to_have_text("1 / 2")
+    expect(sheet.locator(".prose").first).to_have_text("Please:")  # the list itself is shown once
     expect(sheet.locator(".checklist li").nth(1)).to_contain_text(newcomer.words("board.not_reported"))
     services.task_reports.report_completion(worker, task.id, "completed", "All done.")
     expect(sheet.locator(".talk li")).to_have_count(2)

@@ -48,7 +48,7 @@ def delivered(services: Services) -> Task:
     (place / "login.py").write_text("def login(name):\n    <script>alert(1)</script>\n")
     (place / "login.py").chmod(0o755)
     (place / NAME).parent.mkdir()
-    (place / NAME).write_text("".join(f"line {number}\n" for number in range(40)))
+    (place / NAME).write_text("".join(f"line {number}\n" for number in range(1200)))
     git(place, "add", "--force", "login.py", "src")
     git(place, "commit", "-q", "-m", "mend")
     services.deliveries.deliver(worker, task.id, "The login takes a name.", "Log out next.")
@@ -89,13 +89,58 @@ def test_a_review_shows_all_there_is_and_its_remarks_reach_the_author(
     expect(sheet.locator(".chip.status-in_progress").first).to_be_visible()
 
 
+def test_a_long_file_is_shown_in_pieces_and_a_dropped_remark_comes_back_by_keys_alone(
+    services: Services, delivered: Task, person: Person
+) -> None:
+    page, keyboard = person.page, person.page.keyboard
+    person.card(TITLE).locator(".title a").press("Enter")
+    sheet = page.locator("dialog.sheet:not(.small)[open]")
+    long = sheet.locator(".file").nth(1)
+    long.locator("summary").press("Enter")
+    rows, more = long.locator(".row"), long.locator("[data-mark=more]")
+    expect(more).to_be_visible()
+    first = rows.count()
+    assert first <= 500
+    more.press("Enter")
+    assert rows.count() > first
+    expect(more).to_be_focused()
+    more.press("Enter")
+    expect(more).to_have_count(0)
+    expect(long.locator(".row.added")).to_have_count(1200)
+    assert long.evaluate("file => file.contains(document.activeElement)")
+    long.locator(".number").nth(1100).press("Enter")
+    box = long.locator("textarea")
+    expect(box).to_be_focused()
+    keyboard.type("Why so many?")
+    keyboard.press("Tab")
+    keyboard.press("Shift+Tab")
+    expect(box).to_be_focused()
+    keyboard.press("Shift+Tab")
+    keyboard.press("Enter")  # the button that drops it
+    expect(box).to_have_count(0)
+    expect(long.locator(".number").nth(1100)).to_be_focused()
+    expect(page.locator(".toast")).to_contain_text(":1101")
+    keyboard.press("u")
+    expect(box).to_have_value("Why so many?")
+    keyboard.press("Tab")
+    keyboard.press("Enter")  # on the next line: another remark, nothing dropped
+    expect(box).to_have_count(2)
+    sheet.locator('[data-mark="reject"]').press("Enter")
+    expect(page.locator("dialog[open]").last).to_contain_text(person.words("review.go_along", n=1))
+    page.locator("dialog[open] [type=submit]").last.press("Enter")
+    expect(page.locator(".toast").last).to_have_text(person.words("review.given_back", title=TITLE, agent="worker-a"))
+    (told,) = services.notifications.waiting("worker-a")
+    assert told.reason is not None
+    assert told.reason.endswith(":1101: Why so many?")
+
+
 def test_what_was_approved_says_so_and_is_merged_from_the_sheet(
     services: Services, delivered: Task, person: Person
 ) -> None:
     sheet = person.open_card(TITLE)
-    sheet.locator('[data-mark="approve"]').click()
+    sheet.locator('[data-mark="approve"]').press("Enter")
     expect(person.page.locator(".toast")).to_have_text(person.words("review.done", title=TITLE))
-    sheet.get_by_role("button", name=person.words("review.merge"), exact=True).click()
+    sheet.get_by_role("button", name=person.words("review.merge"), exact=True).press("Enter")
     expect(person.page.locator(".toast").last).to_contain_text(
         person.words("review.merged", title=TITLE, commit="")[:20]
     )
