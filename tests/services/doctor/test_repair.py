@@ -77,7 +77,7 @@ def test_a_dead_session_is_ended_and_its_mail_is_unread_again(services: Services
     read(services, "worker-a", session.lease)
     services.workspace.sessions.update(session.record.id, lambda record: replace(record, pid_started_at="earlier"))
     (finding,) = found(doctor, "sessions")
-    assert "1 messages unconfirmed" in finding.finding
+    assert "1 message unconfirmed" in finding.finding
     assert unread(services, "worker-a") == 0
     repaired(doctor, "sessions")
     assert unread(services, "worker-a") == 1

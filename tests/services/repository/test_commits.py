@@ -102,7 +102,7 @@ def test_nobody_commits_for_an_agent_that_does_not_ask_for_it(services: Services
     Path(worktree.path, "a.txt").write_text("two\n")
     answer = report(services, result="success")
     assert "committed" not in answer
-    assert "1 files" in str(answer["uncommitted"])
+    assert "1 file " in str(answer["uncommitted"])
     assert git(worktree.path, "status", "--porcelain") == " M a.txt"
 
 

@@ -810,7 +810,7 @@ def test_a_report_says_what_was_not_committed(services: Services, project: Path)
     running(services)
     seat = Seat(services, "worker-a")
     Path(worktree.path, "b.txt").write_text("x")
-    assert "1 files" in seat.call("report_completed", result="success")["uncommitted"]
+    assert "1 file " in seat.call("report_completed", result="success")["uncommitted"]
     (mail,) = read(services, "admin")["messages"]
     assert mail["metadata"]["uncommitted"] == ["b.txt"]
 
