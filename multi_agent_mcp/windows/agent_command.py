@@ -182,15 +182,11 @@ def end_left_over(services: Services, agent_id: str, purpose: str) -> None:
     conversation, and nobody sees them (docs/hosts.md, Resume and compaction)."""
     for host, server in _hosts(services, agent_id, purpose):
         if host > 1 and has_lost_terminal(host):
-            _end(host, server)
+            end_all((host, server))
 
 
-def end_host(session: AgentSession) -> None:
-    """Ends the host of a session and the session's server, whatever terminal they have."""
-    _end(host_of(session.pid), session.pid)
-
-
-def _end(*pids: int | None) -> None:
+def end_all(pids: Iterable[int | None]) -> None:
+    """Ends these processes, one after the other."""
     for pid in pids:
         if pid is not None and pid > 1 and not end(pid, signal.SIGTERM, END_SECONDS):
             end(pid, signal.SIGKILL, END_SECONDS)

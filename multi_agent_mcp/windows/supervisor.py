@@ -15,7 +15,7 @@ from multi_agent_mcp.system.file_events import Changes, Watch
 from multi_agent_mcp.windows.agent_command import beginning_of, command_of, end_left_over, has_refused, refuse
 from multi_agent_mcp.windows.places import has_place
 from multi_agent_mcp.windows.readiness import ENDED, NO_PROGRAM, REFUSED, STARTING
-from multi_agent_mcp.windows.up_down import open_waiting, register_missing
+from multi_agent_mcp.windows.up_down import close_panes, open_waiting, register_missing
 from multi_agent_mcp.windows.window_registry import TeamWindows
 
 LOOK_AGAIN_SECONDS = 2.0
@@ -112,7 +112,7 @@ class Supervisor:
         if pane := self.windows.living.get(slot):
             if window.stays or not self.missing_sessions.finished(slot, window):
                 return None
-            self.windows.close(pane)
+            close_panes(self.windows, [pane])
             return self._say("closed", slot)
         end_left_over(self.services, slot.agent_id, slot.purpose)
         lines = self.windows.kept_lines(slot) if window.continues else []

@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent, AgentSession
+from multi_agent_mcp.domain.agent import ON_DEMAND, PURPOSES, Agent
 from multi_agent_mcp.domain.dialog import Dialog
 from multi_agent_mcp.domain.slot import OWNER, SUPERVISOR, Slot
 from multi_agent_mcp.doorbell.tmux.client import pane_place, require_tmux
 from multi_agent_mcp.doorbell.tmux.team_panes import OwnPane, last_lines
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.programs import python
-from multi_agent_mcp.system.process import directory_of, is_below
+from multi_agent_mcp.system.process import directory_of, host_of, is_alive, is_below, started_at
 from multi_agent_mcp.windows.agent_command import (
     LOOK_SECONDS,
     PARTING_SECONDS,
+    RECENT_SESSIONS,
     Beginning,
     beginning_of,
     command_of,
-    end_host,
+    end_all,
     end_left_over,
     in_a_terminal,
     left_out,
@@ -121,7 +122,7 @@ def restart_agent(windows: TeamWindows, agent: Agent, *, fresh: bool = False) ->
         if fresh:
             set_aside(services, agent, "task")
         if chat := windows.living.get(Slot(agent.id, "chat")):
-            _close(windows, [chat])
+            close_panes(windows, [chat])
         if pane is None:
             return _start(windows, agent, command, beginning)
         return _restart(windows, agent, pane, command, beginning)
@@ -162,35 +163,37 @@ def _close(windows: TeamWindows, panes: Iterable[OwnPane]) -> list[str]:
     """Closes the panes; returns the names of their windows, and of those that were closed as the session had moved."""
     panes = sorted(panes, key=_is_here)
     closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in panes))]
-    served = _served_in(windows, panes)
-    for pane in panes:
-        windows.close(pane)
-    _end_what_outlives(windows.services, served)
+    close_panes(windows, panes)
     return closed
 
 
-def _served_in(windows: TeamWindows, panes: Collection[OwnPane]) -> list[AgentSession]:
-    """Returns the agent sessions whose servers run in these panes."""
-    pids = [pane.pane_pid for pane in panes if not pane.dead]
-    sessions = windows.services.sessions
-    running = (session for session in sessions.all(ended=False) if sessions.is_here(session))
-    return [session for session in running if sessions.is_running(session) and is_below(session.pid, pids)]
+def close_panes(windows: TeamWindows, panes: Collection[OwnPane]) -> None:
+    """Closes the panes, and ends the agents' hosts in them that go on without one, and their servers, which keep the
+    agent's doorbell to themselves: some do (docs/hosts.md)."""
+    served = _served_in(windows, panes)
+    for pane in panes:
+        windows.close(pane)
+    _end_what_outlives(served)
 
 
-def _end_what_outlives(services: Services, served: Iterable[AgentSession]) -> None:
-    """Ends hosts that go on without their window, which some do (docs/hosts.md)."""
-    for session in _outliving(services, served):
-        end_left_over(services, session.agent_id, session.purpose)
+def _served_in(windows: TeamWindows, panes: Collection[OwnPane]) -> dict[int, str | None]:
+    """Returns the agents' servers that run in these panes, logged out or not, and their hosts, each with its start."""
+    pids, sessions = [pane.pane_pid for pane in panes if not pane.dead], windows.services.sessions
+    agent_ids = {Slot.of(pane.label).agent_id for pane in panes}.intersection(windows.services.agents.registry.all())
+    known = [session for session in sessions.all(ended=False) if sessions.is_here(session)]
+    for agent_id in agent_ids:
+        over = windows.services.workspace.sessions.closed(agent_id, limit=RECENT_SESSIONS)
+        known += [session for session in over if sessions.is_here(session)]
+    servers = {session.pid for session in known if is_alive(session.pid, session.pid_started_at)}
+    return {pid: started_at(pid) for server in servers for pid in (host_of(server), server) if is_below(pid, pids)}
 
 
-def _outliving(services: Services, served: Iterable[AgentSession]) -> Iterator[AgentSession]:
-    """Yields the sessions that still run after a moment in which they may end by themselves."""
+def _end_what_outlives(served: Mapping[int, str | None]) -> None:
+    """Ends those of these processes that still run after a moment in which they may end by themselves."""
     until = time.monotonic() + PARTING_SECONDS
-    for session in served:
-        while services.sessions.is_running(session) and time.monotonic() < until:
-            time.sleep(LOOK_SECONDS)
-        if services.sessions.is_running(session):
-            yield session
+    while (left := [pid for pid, start in served.items() if is_alive(pid, start)]) and time.monotonic() < until:
+        time.sleep(LOOK_SECONDS)
+    end_all(left)
 
 
 def _open(windows: TeamWindows, agent: Agent, *, is_named: bool, fresh: bool) -> AgentState:
@@ -262,20 +265,13 @@ def _restart(windows: TeamWindows, agent: Agent, pane: OwnPane, command: str, be
     served = _served_in(windows, [pane])
     if beginning.continues:
         windows.end_program(pane)  # of two processes in one conversation, what one writes is lost
-        _end_hosts(windows.services, served)
+        _end_what_outlives(served)
     fresh = windows.restart(pane, command, continues=beginning.conversation)
-    _end_hosts(windows.services, served)
+    _end_what_outlives(served)
     if fresh is not None:
         _register(windows, agent, fresh)
     lacking = left_out(windows.services, agent)
     return replace(_opened(agent.id, fresh, STARTING, earlier), beginning=beginning, left_out=lacking)
-
-
-def _end_hosts(services: Services, served: Iterable[AgentSession]) -> None:
-    """Ends hosts that a hang-up has not ended: the server of one that goes on keeps the agent's doorbell to itself, and
-    rings in a pane that is another's now."""
-    for session in _outliving(services, served):
-        end_host(session)
 
 
 def _opened(name: str, pane: OwnPane | None, state: str, earlier: frozenset[str] = frozenset()) -> AgentState:

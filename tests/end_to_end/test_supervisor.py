@@ -115,6 +115,27 @@ def test_a_window_is_opened_once_and_closed_after_the_logout_whoever_supervises(
     assert [item.state for item in services.workspace.sessions.all("worker-a")] == ["ended", "ended"]
 
 
+def test_a_host_that_outlives_the_window_of_a_session_that_has_logged_out_is_ended(
+    bare: Team, terminal: Terminal
+) -> None:
+    deaf = bare.base / "deaf.py"
+    deaf.write_text(
+        f"import signal, runpy\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\nrunpy.run_path({str(ACTOR)!r})"
+    )
+    team = bare.make(ON_DEMAND.replace(str(ACTOR), str(deaf)))
+    start(team, terminal)
+    task = new_task(team)
+    (session,) = wait_until(lambda: team.services.sessions.live("worker-a"), "worker-a has a task session")
+    team.services.task_changes.set_status(team.services.agents.get("worker-a"), task.id, "cancelled")
+    team.ask("read", "worker-a")
+    (team.root.parent / "leave").touch()
+    wait_until(lambda: not is_alive(session.pid, session.pid_started_at), "it is ended with its window")
+    (team.root.parent / "leave").unlink()
+    new_task(team)
+    wait_until(lambda: sessions(team), "a window is opened for the next task")
+    team.ask("down")
+
+
 @pytest.mark.usefixtures("up")
 def test_a_command_that_dies_at_once_rests_doctor_says_so_and_it_is_tried_again(team: Team, terminal: Terminal) -> None:
     file = team.base / "team.yaml"
