@@ -59,6 +59,9 @@ PASSED_OVER_MAX = 100
 NAME_BYTES = 255
 """The longest file name that file systems accept."""
 OF_A_CONVERSATION = b"\nmessage_type: conversation\n"
+UNCOPIED = "copy"
+"""The kind, in `Applying.early`, of a conversation's message that came before its conversation: its value is the
+receiver, and it is copied once the conversation is here."""
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
 """The errors of the disk that are permanent; all others may be temporary."""
 _AGENT_ID = re.compile(rb"^agent_id: ([\w-]{1,64})\r?$", re.MULTILINE | re.ASCII)
@@ -98,8 +101,9 @@ class Applying:
     on_written: Callable[[int, int], object]
     """Called for each file written here, with the hash of its signature and the time (nanoseconds since the epoch)."""
     early: dict[str, str] = field(default_factory=dict)
-    """The marks of messages that have not come yet, as another machine's stream may be ahead, in words, by
-    `{kind}/{owner}/{name}`."""
+    """What waits for a value of another stream, which may be behind: the marks of messages that have not come yet, in
+    words, by `{kind}/{owner}/{name}`; and the receivers of messages whose conversation has not, by
+    `{UNCOPIED}/{conversation}/{name}`."""
     relay: str = ""
     """The id of the relay, whose own values are here."""
     left: list[Stored] = field(default_factory=list)
@@ -210,15 +214,16 @@ class Applying:
         return [partial(self.consequences.moved_in, agent) for agent in mine]
 
     def take_marks(self, early: Mapping[str, str], came: Iterable[Stored]) -> None:
-        """Applies the marks that another process read too `early`, before their messages, and those that waited here
-        for messages that have now come (`came`). Marks without a message are kept."""
+        """Applies what another process read too `early`, and marks that waited here for messages that have now come
+        (`came`). What still has to wait is kept."""
         marks = (self._mark_of(what) for what in map(self.names.parse, (stored.subject for stored in came)))
         waited = {key: self.early[key] for key in marks if key in self.early}
         for key, at in {**waited, **early}.items():
-            if self._mark(*key.split("/", 2), mark=Mark.parse(at)):
+            if not key.startswith(f"{UNCOPIED}/") and self._mark(*key.split("/", 2), mark=Mark.parse(at)):
                 self.early.pop(key, None)
             else:
                 self._keep_early(key, at)
+        self._copy_what_waited()
 
     def _mark_of(self, what: Own | str | None) -> str:
         """Returns the key in `early` of a message's or notification's mark; "" for anything else."""
@@ -415,6 +420,8 @@ class Applying:
         written = collection.accept(
             entity_id(kind, name), stored.shared, stored.written_at, was=_number(stored, WAS), edited=edited
         )
+        if kind == subjects.CONVERSATION:
+            self._copy_what_waited(name)
         if isinstance(written, Conversation) and written.status == "ended" and written.delegation_id is not None:
             self._perhaps_over[str(written.delegation_id)] = None
         if isinstance(written, Question):
@@ -438,12 +445,12 @@ class Applying:
             if early is not None:  # it was written by a process that did not have the mark
                 inbox.accept_mark(name, Mark.parse(early))
             if is_mail and OF_A_CONVERSATION in stored.data:  # or by one that was killed before it made the copy
-                self._copy(decoded(inbox, name, stored))
+                self._copy(decoded(inbox, name, stored), name, what.owner)
             return []
         if mark in self._marks:
             self._merged.add(mark)
         if is_mail:
-            self._copy(entity)
+            self._copy(entity, name, what.owner)
         elif isinstance(entity, Notification) and entity.task_id is not None and entity.interrupts:
             self._perhaps_over[entity.task_id] = None
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
@@ -485,16 +492,30 @@ class Applying:
         else:
             self.consequences.notified(entity)
 
-    def _copy(self, message: Readable) -> None:
-        """Copies a message of a conversation to the conversation's directory, as its sender has done."""
+    def _copy(self, message: Readable, name: str, receiver: str) -> None:
+        """Copies a message of a conversation to the conversation's directory, as its sender has done; if the
+        conversation is not here, the message waits for it, however long."""
         if not isinstance(message, Message) or message.message_type != "conversation":
             return
-        conversation_id = message.metadata.get("conversation_id")
-        conversation = self.workspace.conversations.find(conversation_id) if isinstance(conversation_id, str) else None
-        if conversation is not None and conversation.has(message.sender_id):
+        if not isinstance(conversation_id := message.metadata.get("conversation_id"), str):
+            return
+        conversation = self.workspace.conversations.find(conversation_id)
+        if conversation is None:
+            self._keep_early(f"{UNCOPIED}/{conversation_id}/{name}", receiver)
+        elif conversation.has(message.sender_id):
             with suppress(FileExistsError):
                 copy = message.mark_read(None)
                 self.workspace.conversation_messages(conversation.id).create(file_name(message), copy)
+
+    def _copy_what_waited(self, conversation_id: str = "") -> None:
+        """Copies the messages that have waited for a conversation, or for any."""
+        start = f"{UNCOPIED}/{conversation_id}/" if conversation_id else f"{UNCOPIED}/"
+        for key, receiver in [each for each in self.early.items() if each[0].startswith(start)]:
+            _, conversation, name = key.split("/", 2)
+            if self.workspace.conversations.find(conversation) is not None:
+                if (found := self.workspace.mailbox(receiver).find(name)) is not None:
+                    self._copy(found[1], name, receiver)
+                del self.early[key]
 
     def _state(self, what: Own, stored: Stored, *, restoring: bool) -> None:
         """Applies a value that only the agent's home writes."""

@@ -19,7 +19,7 @@ import pytest
 
 from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.domain.history import KEPT, Change, History
-from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.hub.applying import Applying
@@ -29,6 +29,7 @@ from multi_agent_mcp.hub.subjects import Names
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.inbox import file_name
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.process import is_alive
@@ -210,6 +211,55 @@ def test_a_mark_that_came_before_its_message_is_set_when_another_process_has_wri
     assert {item.id: item.read_at for item in inbox.history()} == {first.id: NOON, second.id: NOON}
     assert not inbox.unread(fresh=True)
     assert not relay.early
+
+
+def test_a_message_that_came_before_its_conversation_is_copied_when_that_comes(tmp_path: Path) -> None:
+    workspace, names = Workspace(tmp_path, SessionName("demo")), Names("0" * 32)
+    workspace.make()
+    workspace.registry.create()
+    talks = [
+        Conversation(id=f"cnv_{number:012x}", initiator_id="worker-a", target_agent_id="admin") for number in range(3)
+    ]
+    said = [
+        message(number, sender_id="worker-a", receiver_id="admin", message_type="conversation", metadata=about)
+        for number, about in enumerate({"conversation_id": talk.id} for talk in talks)
+    ]
+
+    def applying(early: dict[str, str]) -> Applying:
+        nothing = _Nothing()
+        return Applying(
+            workspace=workspace,
+            names=names,
+            machine=DESK,
+            consequences=nothing,
+            on_written=lambda *_: None,
+            early=early,
+        )
+
+    def stored(subject: str, data: bytes) -> Stored:
+        return Stored(subject, 1, {TIME: str(time.time_ns())}, data)
+
+    mail = workspace.mailbox("admin").hot.codec
+    messages = [stored(names.own(LAPTOP, "msg", "admin", file_name(one)), mail.encode(one)) for one in said]
+    written = codec(Conversation).encode
+    conversations = [stored(names.stored(names.shared(f"cnv.{one.id}"), LAPTOP), written(one)) for one in talks]
+
+    def copied() -> list[str]:
+        return [each.content for talk in talks for _, each in workspace.conversation_messages(talk.id).each()]
+
+    first = applying({})
+    first.apply(messages, restoring=False)
+    first.apply(conversations[:1], restoring=False)
+    assert copied() == [said[0].content]
+    next_relay = applying(first.early)  # what waits is kept beside the place in the stream
+    next_relay.apply(messages, restoring=False)  # the first one was killed before it had noted the place
+    next_relay.apply(conversations[1:2], restoring=False)
+    process = applying({})
+    process.apply(messages[2:], restoring=True)
+    process.apply(conversations[2:], restoring=True)
+    next_relay.take_marks(process.early, [])
+    assert copied() == [one.content for one in said]
+    assert not next_relay.early
 
 
 def test_what_belongs_together_is_written_by_one_process() -> None:
