@@ -530,11 +530,12 @@ class Collection(Generic[E]):
         *,
         guarded: bool = False,
     ) -> E:
-        """Writes a new value in place of the old one and moves it to where it belongs. `guarded`: raises `FileChanged`
-        if the file has been saved since it was located. `modified` and `data` as in `_create`."""
+        """Writes a new value in place of the old one and moves it to where it belongs: what is over, to the month of
+        its last change, so that it is in the same one on a machine that has seen only the last. `guarded`: raises
+        `FileChanged` if the file has been saved since it was located. `modified` and `data` as in `_create`."""
         partition, directory, entity, signature = located
         name = self.layout.name(entity.id)
-        if directory is not partition.home and self.layout.over is not None and not self._is_over(changed):
+        if directory is not partition.home and self._leaves(directory, partition, entity, changed, modified):
             self._bring_back(partition, directory, name)  # before its file says that it is open again
             directory = partition.home
         if changed != entity:
@@ -545,6 +546,15 @@ class Collection(Generic[E]):
             partition = self._moved_to_partition(partition, changed, name)
             self._put_away(partition, name, changed)
         return changed
+
+    def _leaves(
+        self, month: Directory[E], partition: Partition[E], entity: E, changed: E, modified: int | None
+    ) -> bool:
+        """Whether a change takes an archived entity out of its month."""
+        if not self._is_over(changed):
+            return self.layout.over is not None
+        at = time.time_ns() if modified is None else modified
+        return changed != entity and partition.month_of(at).path != month.path
 
     def _is_over(self, entity: E) -> bool:
         return bool(self.layout.label(entity)) and self.layout.may_leave(entity)

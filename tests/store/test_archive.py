@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import interrupt_of
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.times import month_of, now
 from multi_agent_mcp.store.codec import codec
 from multi_agent_mcp.store.shared_collection import Tasks
 from multi_agent_mcp.store.workspace import Workspace
@@ -148,6 +149,22 @@ def test_a_task_that_is_opened_again_comes_back(workspace: Workspace) -> None:
     assert [task.title for task in tasks.open("worker-a")] == ["Named later"]
     assert tasks.update(name(1), lambda task: replace(task, status="todo", assignee_id="worker-b")).status == "todo"
     assert [task.id for task in tasks.open("worker-b")] == [name(1)]
+
+
+def test_what_is_changed_in_the_archive_moves_to_the_month_of_the_change(workspace: Workspace) -> None:
+    """As on a machine that has seen only the last change of it."""
+    tasks = workspace.tasks
+    finished(tasks, COUNT)
+    tasks.archive_over("worker-a")
+    (before,) = tasks.base.glob("worker-a/archive/*")
+    tasks.update(name(0), lambda task: replace(task, title="Named later"))
+    others = sorted(path for path in tasks.base.glob("worker-a/archive/*/*.md") if path.parent != before)
+    assert [path.stem for path in others] == [name(0)]
+    assert others[0].parent.name == month_of(now())
+    for looking in (tasks, again(workspace.root).tasks):
+        assert looking.closed_counts("worker-a") == {"done": COUNT}
+        assert [task.id for task in looking.closed("worker-a", limit=2)] == [name(0), name(COUNT - 1)]
+        assert looking.get(name(0)).title == "Named later"
 
 
 def test_a_cancelled_task_stays_until_its_interrupt_is_there(workspace: Workspace) -> None:
