@@ -554,7 +554,12 @@ class Collection(Generic[E]):
         if not self._is_over(changed):
             return self.layout.over is not None
         at = time.time_ns() if modified is None else modified
-        return changed != entity and partition.month_of(at).path != month.path
+        is_changed = self._unmarked(changed) != self._unmarked(entity)
+        return is_changed and partition.month_of(at).path != month.path
+
+    def _unmarked(self, entity: E) -> E:
+        """Returns the entity without what is no change of it."""
+        return entity
 
     def _is_over(self, entity: E) -> bool:
         return bool(self.layout.label(entity)) and self.layout.may_leave(entity)

@@ -89,6 +89,8 @@ class SharedCollection(Collection[E]):
                 if entity.extra.get(HUB) == NOW:
                     return None  # an edit that was moved back from the quarantine
                 if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
+                    if known == shared.revision and located.directory is located.partition.home:
+                        self._write(located, entity)  # whoever wrote it may have been killed before it moved it
                     return None
                 if was is not None and known > was:
                     self._share_all_of(entity)
@@ -223,6 +225,9 @@ class SharedCollection(Collection[E]):
         """Returns whether the entity is the hub's value under its revision, not made or edited by a person."""
         _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
         return digest == digest8(self._payload(entity))
+
+    def _unmarked(self, entity: E) -> E:
+        return replace(entity, extra=without_mark(entity))
 
     def _payload(self, entity: E) -> bytes:
         """Returns the bytes to send: the file without its mark."""

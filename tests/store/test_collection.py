@@ -419,6 +419,23 @@ def test_what_is_accepted_together_is_found_counted_and_noted_as_if_one_by_one(t
     assert not [*together.scratch.iterdir()]
 
 
+@pytest.mark.parametrize("status", ["in_progress", "done"])
+def test_a_task_whose_writer_was_killed_before_it_moved_it_moves_when_its_value_comes_again(
+    files: Files, status: str
+) -> None:
+    tasks = accepting(files)
+    free = Task(id="tsk_000000000001", title="Free")
+    held = replace(free, assignee_id="worker-c", status=status)
+    tasks.accept(free.id, value(free, 1), at(0))
+    tasks.accept(held.id, value(held, 2), at(0))
+    (belongs,) = tasks.base.rglob(f"{held.id}.md")
+    left = tasks.base / "_unassigned" / belongs.name
+    belongs.rename(left)
+    accepting(files).accept(held.id, value(held, 2), at(0))
+    assert belongs.exists()
+    assert not left.exists()
+
+
 def test_each_directory_is_looked_into_once_for_all_that_is_accepted_together(
     files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
