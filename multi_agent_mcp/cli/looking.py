@@ -344,14 +344,14 @@ def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str |
     return row.agent.id
 
 
-NAMED = 6
+NAMED, ROOM = 6, 400
 
 
 def _listed(items: Iterable[str], texts: Texts) -> str:
     """The items with commas between them; a terminal gets the first few of many."""
     found = list(items)
     if is_terminal() and len(found) > NAMED + 1:
-        return subjects_words(found, texts, named=NAMED)
+        return subjects_words(found, texts, named=NAMED, room=ROOM)
     return ", ".join(found) or "-"
 
 

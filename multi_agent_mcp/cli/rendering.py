@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.domain.text import columns, one_line, sanitize, shortened
@@ -43,6 +44,10 @@ class Styled(str):
         made = super().__new__(cls, text)
         made.style = style
         return made
+
+
+ROOMY, NARROW = 100, 28
+"""How wide a terminal has to be for `LARGEST`, and the most columns of such a cell in others."""
 
 
 def is_terminal() -> bool:
@@ -125,12 +130,19 @@ def short_id(text: str) -> str:
 # Rows that say the same of different things.
 
 
-def subjects_words(subjects: Sequence[str], texts: Texts, *, named: int = 2) -> str:
-    """The names of several things, the first few of many: `worker-a, worker-b, worker-c and 379 more`."""
+def subjects_words(subjects: Sequence[str], texts: Texts, *, named: int = 2, room: int = NARROW) -> str:
+    """The names of several things, the first few of many: `worker-a, worker-b, worker-c and 379 more`; so few that all
+    of it has room, by default in a cell of a narrow table, as a number that is cut would be another one."""
     distinct = list(dict.fromkeys(subjects))
     if len(distinct) <= named + 1:
         return ", ".join(distinct)
-    return texts("fold.more", names=", ".join(distinct[:named]), count=len(distinct) - named)
+    words = partial(texts, "fold.more", count=len(distinct) - named)
+    said = words(names=", ".join(distinct[:named]))
+    if columns(said) <= room:
+        return said
+    if named > 1:
+        return subjects_words(subjects, texts, named=named - 1, room=room)
+    return words(names=shortened(distinct[0], room - columns(words(names=""))))
 
 
 def alike(words: str, *names: str) -> str:
@@ -190,8 +202,6 @@ NAMED = frozenset({"delivered", "directory"})
 every number: `179  0  1 h` says nothing."""
 LARGEST, LEAST = 32, 16
 """The most columns of a cell that is no free text, and the least of one that is."""
-ROOMY, NARROW = 100, 28
-"""How wide a terminal has to be for `LARGEST`, and the most columns of such a cell in others."""
 EASY = 40
 """How wide text has to be that goes on in the next line."""
 GAP = 2

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.rendering import print_diff
+from multi_agent_mcp.cli.rendering import NARROW, print_diff, subjects_words
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.texts import catalogue
 from tests.cli.conftest import Ask
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -181,3 +182,12 @@ def test_a_long_diff_is_printed_whole_and_its_beginning_in_colours(capsys: pytes
     assert not print_diff("\n".join(lines))
     assert [line.rstrip() for line in _COLOURS.sub("", capsys.readouterr().out).splitlines()] == lines
     assert print_diff("+short\n")
+
+
+@pytest.mark.parametrize("name", ["w{}", "worker-{:02}", "worker-{:02}-of-the-second-team", "{:02}" + "n" * 62])
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_number_of_those_that_are_not_named_is_never_cut(name: str, language: str) -> None:
+    texts = catalogue(language, "people")
+    said = subjects_words([name.format(number) for number in range(48)], texts)
+    assert columns(said) <= NARROW
+    assert said.endswith(texts("fold.more", names="", count=48 - said.count(",") - 1))
