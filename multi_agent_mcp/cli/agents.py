@@ -142,8 +142,12 @@ def set_agent(
         if agent.id in ids:
             print_error(context.texts("agent.shared_pane", names=", ".join(ids), pane=agent.pane_id))
     shown = {key: agent.extra[key] if key == "skills" else getattr(agent, key) for key in changed}
-    words = {key: ", ".join(value) if isinstance(value, list) else str(value or "") for key, value in shown.items()}
-    lines = [f"{agent.id}: {key}: {one_line(value) or '-'}" for key, value in words.items()]
+    words = {
+        key: ", ".join(value) if isinstance(value, list) else str(value)
+        for key, value in shown.items()
+        if value is not None
+    }
+    lines = [f"{agent.id}: {key}: {one_line(words.get(key, '')) or '-'}" for key in shown]
     context.answer({"agent_id": agent.id, **shown}, lines)
 
 

@@ -174,7 +174,7 @@ def test_why_follows_a_line_to_task_agent_and_who_asked(ask: Ask, run: Run, sess
     said = run("why", f"{place}/b.txt").stdout
     assert "asked for by owner" in said
     assert "reviewed by owner" in said
-    assert "1 lines are not committed." in said
+    assert "1 line is not committed." in said
     assert "no task is named" in run("why", "a.txt").stdout
     for unknown in ("gone.txt", "b.txt:9", "nowhere/x"):
         assert run("why", unknown).exit_code == 1
