@@ -17,6 +17,7 @@ from tests.crash.operations.shared import SHARED
 from tests.crash.stage import Operation, copied, live, looked, prepared, without_links
 
 RELAY = "shared_relay"
+OFFERING = {"shared_offer", RELAY}
 """The name under which the relay itself is killed."""
 RELAY_STEP = 48
 WORKTREES = "worktrees"
@@ -85,14 +86,18 @@ def results(names: list[str], *, short: bool) -> Iterator[Result]:
 
 
 def shared_results(names: list[str], *, short: bool) -> Iterator[Result]:
-    """Yields the results of the shared operations, in one session of two machines."""
-    with machines.session() as made:
-        shared = [SHARED[name] for name in names if name in SHARED]
-        for operation, calls, count, wrong in machines.tried(made, shared, partial(moments_of, short=short)):
-            yield operation.name, count, calls, wrong
-        if RELAY in names:
-            count, wrong = machines.relay_tried(made, RELAY_STEP if short else 1)
-            yield RELAY, count, Counter(), wrong
+    """Yields the results of the shared operations, in sessions of two machines: what offers to whoever is free has one
+    of its own, as the others leave the agents with tasks."""
+    for some in (set(names) - OFFERING, set(names) & OFFERING):
+        shared = [operation for name, operation in SHARED.items() if name in some]
+        if not shared and RELAY not in some:
+            continue
+        with machines.session() as made:
+            for operation, calls, count, wrong in machines.tried(made, shared, partial(moments_of, short=short)):
+                yield operation.name, count, calls, wrong
+            if RELAY in some:
+                count, wrong = machines.relay_tried(made, RELAY_STEP if short else 1)
+                yield RELAY, count, Counter(), wrong
 
 
 def main() -> int:
