@@ -65,7 +65,7 @@ QUESTIONS = {
     "meant": "the agents that `@role` or `@any` means (agent, receiver)",
     "offer_item": "keeps a task, question or delegation for whoever is free (agent, receiver, its id)",
     "taken": "who has what was for whoever is free (its id)",
-    "sleeping": "for each thing for whoever is free whom somebody could start for it, in order ()",
+    "sleeping": "who could be started, in order, for each thing that waits for whoever is free ()",
     "await_idle": "waits until a receiver is idle (sender, receiver)",
     "limit": "the usage limit that the agent's host has met, until the agent acts (agent's id)",
     "is_excused": "whether an agent is silent for a reason that passes (its id, how long one may be silent)",

@@ -36,7 +36,7 @@ SKILLS = click.option(
     "--skills",
     cls=OptionOf,
     feature="free",
-    help="What it can do, parted by commas: it is given the tasks that need no more.",
+    help="What it can do, separated by commas: it is given tasks that need nothing else.",
 )
 
 

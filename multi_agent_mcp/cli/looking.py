@@ -345,6 +345,7 @@ def _running(row: AgentRow, now: datetime, texts: Texts, *, asks: bool) -> str |
 
 
 NAMED, ROOM = 6, 400
+"""How many of many items are named in a line of free text, and how many columns that may take."""
 
 
 def _listed(items: Iterable[str], texts: Texts) -> str:

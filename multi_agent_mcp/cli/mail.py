@@ -219,8 +219,9 @@ def unread(context: SessionContext, agent: str | None) -> None:
 )
 @session_command()
 def trace(context: SessionContext, message_id: str) -> None:
-    """Show where a message, a notification, each notification about a question, all that told of a task, or a hand-off
-    is, and every step it took: stored, rung, submitted, read; between machines also queued, on_hub, refused, arrived.
+    """Show where a message, a notification, each notification about a question, everything that told of a task, or a
+    hand-off is, and every step it took: stored, rung, submitted, read; between machines also queued, on_hub, refused,
+    arrived.
 
     Example: `multi-agent-mcp trace 1a2b3c4d`
     """

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 
+ROOMY, NARROW = 100, 28
+"""How wide a terminal has to be for cells of `LARGEST` columns, and the most columns of a cell in others."""
+
 
 class Painted(str):
     """A line of ours that was sanitized and may hold colours: it is printed as it is."""
@@ -44,10 +47,6 @@ class Styled(str):
         made = super().__new__(cls, text)
         made.style = style
         return made
-
-
-ROOMY, NARROW = 100, 28
-"""How wide a terminal has to be for `LARGEST`, and the most columns of such a cell in others."""
 
 
 def is_terminal() -> bool:
@@ -394,10 +393,11 @@ def since(start: datetime, at: datetime | None) -> str:
 
 def approval_line(approval: Approval, features: Features, texts: Texts) -> str:
     """Whether a person has approved what decides, and what helps if not."""
+    from multi_agent_mcp.services.team.approvals import decided  # here: few commands need it
+
     if approval.state == "approved":
         return texts("checks.approved", by=approval.by, at=local_time(str(approval.at), texts))
-    kind = "checks" if "proof" in features else "rules"
-    return texts(f"{kind}.state.{approval.state}", names=", ".join(approval.changed))
+    return texts(f"{decided(features)}.state.{approval.state}", names=", ".join(approval.changed))
 
 
 def change_lines(changes: Iterable[tuple[str, Any, Any]]) -> Iterator[str]:

@@ -17,23 +17,12 @@ _NAMED = frozenset({"coproc", "function"})
 SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
 _RUNNERS = frozenset(
     (
-        *(
-            "builtin",
-            "bwrap",
-            "busybox",
-            "chroot",
-            "chrt",
-            "command",
-            "dbus-run-session",
-            "doas",
-            "env",
-            "entr",
-            "exec",
-        ),
-        *("fakeroot", "find", "firejail", "flock", "gosu", "ionice", "ltrace", "nice", "nohup", "nsenter", "numactl"),
-        *("parallel", "pkexec", "prlimit", "proot", "proxychains", "runuser", "script", "setarch", "setpriv", "setsid"),
-        *("ssh-agent", "start-stop-daemon", "stdbuf", "strace", "sudo", "systemd-run", "taskset", "time", "timeout"),
-        *("tini", "torsocks", "unbuffer", "unshare", "uv", "valgrind", "watch", "xargs", "xvfb-run"),
+        *("builtin", "busybox", "bwrap", "chroot", "chrt", "command", "dbus-run-session", "doas", "entr", "env"),
+        *("exec", "fakeroot", "find", "firejail", "flock", "gosu", "ionice", "ltrace", "nice", "nohup", "nsenter"),
+        *("numactl", "parallel", "pkexec", "prlimit", "proot", "proxychains", "runuser", "script", "setarch"),
+        *("setpriv", "setsid", "ssh-agent", "start-stop-daemon", "stdbuf", "strace", "sudo", "systemd-run"),
+        *("taskset", "time", "timeout", "tini", "torsocks", "unbuffer", "unshare", "uv", "valgrind", "watch"),
+        *("xargs", "xvfb-run"),
     )
 )
 """Programs that run the one that their arguments name."""

@@ -67,17 +67,16 @@ def _without_comparisons(words: Sequence[str]) -> Iterator[str]:
             continue
         if word == "[[" and begins and place < last:
             end = "]]"
-        elif (
-            word.endswith("((")
-            and next(
-                (sign for sign in map(words.__getitem__, range(place + 1, len(words))) if set(sign) & set("()")), ""
-            )
-            == "))"
-        ):
+        elif word.endswith("((") and _next_bracket(words, place + 1) == "))":
             end = "))"
         else:
             yield word
         begins = word in KEYWORDS or (is_sign(word) and not set(word) & set("<>"))
+
+
+def _next_bracket(words: Sequence[str], start: int) -> str:
+    """The first word from there on that has a round bracket; "" without one."""
+    return next((word for word in islice(words, start, None) if set(word) & set("()")), "")
 
 
 def _changed_by(words: Sequence[str], is_directory: Callable[[str], bool]) -> Iterator[str]:

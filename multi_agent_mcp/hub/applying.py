@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import Identified, Mark, Readable, entity_id
+from multi_agent_mcp.domain.entity import Identified, Mark, Readable, entity_id, is_entity_id
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.notification import TOLD_APART, Notification
@@ -497,7 +497,8 @@ class Applying:
         conversation is not here, the message waits for it, however long."""
         if not isinstance(message, Message) or message.message_type != "conversation":
             return
-        if not isinstance(conversation_id := message.metadata.get("conversation_id"), str):
+        conversation_id = message.metadata.get("conversation_id")
+        if not isinstance(conversation_id, str) or not is_entity_id(subjects.CONVERSATION, conversation_id):
             return
         conversation = self.workspace.conversations.find(conversation_id)
         if conversation is None:

@@ -54,8 +54,7 @@ CANCEL_SECONDS = 0.1
 HUB_SECONDS = 1.0
 """The delay before a hub that died is restarted, and before a machine that was refused connects again."""
 BACK_SECONDS, AGAIN_SECONDS = 2.0, 0.02
-"""How long a hub that was lost is waited for, and how often it is looked at: less than `ANSWER_SECONDS` with a request.
-"""
+"""How long a request waits for a hub that was lost, which is less than `ANSWER_SECONDS`, and how often it looks."""
 MEASURE_SECONDS, HUB_MEASURE_SECONDS = 30.0, 3.0
 HALF_FULL = 50
 REFUSED_SECONDS = 30.0

@@ -216,7 +216,7 @@ class Hub:
         connections = self._connections
         answer = await self._published(subject, data, sent)
         if not answer and expected is not None and self._connections != connections:
-            with suppress(HubUnreachable):  # its connection was lost; said again it is stored once, as it is expected
+            with suppress(HubUnreachable):  # the connection was lost: sent again, it is stored once at most
                 answer = await self._published(subject, data, sent)
         if "seq" in answer and "error" not in answer:
             return self._stored(subject, int(answer["seq"]), op)

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 LOCK = "leasing"
 AGAIN_SECONDS = 0.2
-COMMAND_SHOWN = 60
-"""So much of a command do lists show."""
 """How often a command that waits looks whether it is its turn: nothing tells of another process's death."""
+COMMAND_SHOWN = 60
+"""How many characters of a command lists show."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -169,8 +169,8 @@ class Watches(Service):
         return task.status if task.status == state or task.final else None
 
     def await_state(self, target: str, state: str, agent_id: str | None = None, told: Told | None = None) -> str:
-        """Waits until that is reached, and returns it; an agent that waits is seen in circles meanwhile, of which
-        `told` is called with each. Raises as `require`."""
+        """Waits until that is reached, and returns it; meanwhile an agent that waits can be part of circles, and
+        `told` is called with each of those. Raises as `require`."""
         self.require(target, state)
         if agent_id is None or self.reached(target, state) is not None:
             return self._await(lambda: self.reached(target, state))

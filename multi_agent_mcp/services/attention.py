@@ -35,6 +35,7 @@ from multi_agent_mcp.services.overview.snapshot import (
     Machines,
 )
 from multi_agent_mcp.services.questions import Questions, as_answer
+from multi_agent_mcp.services.team.approvals import APPROVE, decided
 from multi_agent_mcp.services.unchanged import GOOD_FOR, WhileUnchanged
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.settings import RULES, readable_settings
@@ -360,7 +361,7 @@ class Attention(Service):
         with suppress(Refusal):
             settings = readable_settings(self.workspace.settings_path)
             approval = self.contributions.ask("approval")
-            kind = "checks" if "proof" in self.session.features else "rules"
+            kind = decided(self.session.features)
             agents = self.workspace.registry.active().values()
             ruled = settings.roles or any(not agent.extra.keys().isdisjoint(RULES) for agent in agents)
             decides = ruled or (kind == "checks" and (settings.checks or settings.protected))
@@ -370,7 +371,7 @@ class Attention(Service):
                     kind="checks_changed",
                     agent_id=None,
                     text=self.session.people(f"attention.{kind}_{approval.state}", names=names),
-                    command=f"multi-agent-mcp {'checks' if kind == 'checks' else 'agent'} approve",
+                    command=f"multi-agent-mcp {APPROVE[kind]}",
                 )
 
     def reviews(self, person: Agent) -> Iterator[Item]:

@@ -368,7 +368,7 @@ class DeliveryTracking(Service):
 
     def trace(self, item_id: str) -> list[dict[str, Any]]:
         """The path and steps of every copy of a message or broadcast, of a notification, of all notifications about a
-        question, of a hand-off, or of all that a task was told by. Empty for an unknown id."""
+        question, of a hand-off, or of everything that told of a task. Empty for an unknown id."""
         found = self._found(item_id) or self._about_question(item_id) or self._about_task(item_id)
         if item_id.startswith("hnd_"):
             return self._hand_off(item_id)

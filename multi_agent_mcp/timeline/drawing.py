@@ -194,9 +194,8 @@ def draw(
     scale = Scale(timeline.start, timeline.end, *plot(width), zone)
     teams = teams or {}
     layout = lay_out(timeline, scale, {one: head for head in teams if head not in unfolded for one in teams[head]})
-    is_counted = len(timeline.arrows) > ARROWS_MAX
-    crowds = [(band.bar_top(None) + BAR, crowd) for band in layout.bands if (crowd := band.crowd)]
-    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP, is_crowded=bool(crowds))
+    is_crowded = any(band.crowd for band in layout.bands)
+    legend, height = _legend(timeline, texts, width, layout.bottom + LEGEND_GAP, is_crowded=is_crowded)
     heading = _heading(timeline, scale, texts)
     return (
         _templates()
@@ -214,19 +213,28 @@ def draw(
             one_line=text_width(" · ".join(heading), HEADING_SIZE) < width - MARGIN,
             lanes=[_lane(band, layout, texts, _Team.of(band, teams, unfolded)) for band in layout.bands],
             ticks=list(scale.ticks()),
-            conversations=[item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
-            sessions=[item for life in timeline.lives for item in _session(life, layout, texts)],
-            counts=[
-                *(message_counts(timeline.arrows, scale, layout.line, texts) if is_counted else ()),
-                *task_counts(crowds, scale, texts),
-            ],
-            arrows=[] if is_counted else [item for one in timeline.arrows for item in _message(one, layout, texts)],
-            bars=[_bar(placed, band, scale, texts) for band in layout.bands for placed in _drawn(band)],
-            interrupts=[item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
-            answers=[item for answer in timeline.answers for item in _answer(answer, layout, texts)],
             legend=legend,
+            **_shapes(timeline, layout, scale, texts),
         )
     )
+
+
+def _shapes(timeline: Timeline, layout: TimelineLayout, scale: Scale, texts: Texts) -> dict[str, list[Item]]:
+    """What is drawn on the lanes, by kind."""
+    is_counted = len(timeline.arrows) > ARROWS_MAX
+    crowds = [(band.bar_top(None) + BAR, crowd) for band in layout.bands if (crowd := band.crowd)]
+    return {
+        "conversations": [item for talk in timeline.talks for item in _conversation(talk, layout, texts)],
+        "sessions": [item for life in timeline.lives for item in _session(life, layout, texts)],
+        "counts": [
+            *(message_counts(timeline.arrows, scale, layout.line, texts) if is_counted else ()),
+            *task_counts(crowds, scale, texts),
+        ],
+        "arrows": [] if is_counted else [item for one in timeline.arrows for item in _message(one, layout, texts)],
+        "bars": [_bar(placed, band, scale, texts) for band in layout.bands for placed in _drawn(band)],
+        "interrupts": [item for mark in timeline.marks for item in _interrupt(mark, layout, texts)],
+        "answers": [item for answer in timeline.answers for item in _answer(answer, layout, texts)],
+    }
 
 
 def plot(width: float) -> tuple[float, float]:

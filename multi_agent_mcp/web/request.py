@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import local_zone
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments, Reason
+from multi_agent_mcp.features import Features
 from multi_agent_mcp.wiring import Services
 
 BODY_BYTES = 4 << 20  # room for a message of a megabyte with every character escaped
@@ -33,6 +34,11 @@ class ApiRequest:
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def features(self) -> Features:
+        """The features of the session."""
+        return self.services.session.features
 
     def text(self, name: str) -> str:
         """A required string of the body."""

@@ -248,7 +248,10 @@ def test_a_message_that_came_before_its_conversation_is_copied_when_that_comes(t
         return [each.content for talk in talks for _, each in workspace.conversation_messages(talk.id).each()]
 
     first = applying({})
-    first.apply(messages, restoring=False)
+    strange = message(9, receiver_id="admin", message_type="conversation", metadata={"conversation_id": "../cnv_1"})
+    name = names.own(LAPTOP, "msg", "admin", file_name(strange))
+    first.apply([*messages, stored(name, mail.encode(strange))], restoring=False)
+    assert len(first.early) == len(messages)  # nothing waits for what can be no conversation
     first.apply(conversations[:1], restoring=False)
     assert copied() == [said[0].content]
     next_relay = applying(first.early)  # what waits is kept beside the place in the stream

@@ -1,4 +1,4 @@
-"""`python -m tests.partition [--part PART] [--letters N] [--rounds N] [--minutes N] [--seed N] [--machines N]
+"""`python -m tests.partition [--part PART] [--messages N] [--rounds N] [--minutes N] [--seed N] [--machines N]
 [--keep]`: the long form. Exit code 1 when anything is wrong."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TASKS, PROCESSES = 200, 16
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/partition", description=__doc__)
-    parser.add_argument("--letters", type=int, default=10_000)
+    parser.add_argument("--messages", "--letters", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--machines", type=int, choices=range(3, 6), default=5)
@@ -35,7 +35,7 @@ def main() -> int:
         if given.part == "soak":
             wrong += soak(Path(base) / "soak", 60 * given.minutes, say, given.seed, given.machines)
         if given.part in (None, "mail"):
-            wrong += run(Path(base) / "mail", given.letters, given.rounds, say, given.seed, given.machines)
+            wrong += run(Path(base) / "mail", given.messages, given.rounds, say, given.seed, given.machines)
         if given.part in (None, "claims"):
             wrong += claim(Path(base) / "claims", TASKS, PROCESSES, say, given.seed)
     for line in wrong[:40] or ["nothing is wrong"]:

@@ -38,7 +38,7 @@ def disturbances(made: Machines, writers: list[Writer], chance: random.Random) -
 
 
 def flood(machine: Machine, chance: random.Random) -> None:
-    """Floods the hub with this machine's key: letters, records and parts of logs that are none."""
+    """Floods the hub with this machine's key: messages, records and parts of logs that are none."""
     membership, share = machine.sharing.membership, machine.sharing.share
     names, mark = membership.names, chance.randrange(1 << 32)
     junk = [names.own(machine.name, "msg", "admin", f"{mark}-{number}.md") for number in range(FLOOD)]

@@ -20,7 +20,7 @@ class Hands:
     rounds: int
     own: dict[str, str] = field(default_factory=dict)
     contested: list[str] = field(default_factory=list)
-    letters: list[tuple[str, str]] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
     tasks: list[str] = field(default_factory=list)
     titles: dict[str, str] = field(default_factory=dict)
     quarrels: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Hands:
             eventually(lambda machine=machine: {task.id for task in machine.services.workspace.tasks.all()} >= set(ids))  # type: ignore[misc]
 
     def write(self, number: int) -> None:
-        """In this round, on every machine: a letter, a task, a task of its own edited, and one that all edit."""
+        """In this round, on every machine: a message, a task, a task of its own edited, and one that all edit."""
         task_id = self.contested[number % len(self.contested)]
         receivers = [agent_id for name in self.made.members for agent_id in HOMES[name]]
         for machine in self.made.members.values():
@@ -45,7 +45,7 @@ class Hands:
             words = f"by hand of {machine.name} {number}"
             note = machine.path / "ipc" / receiver / f"note of {machine.name} {number}.md"
             note.write_text(f"---\nsender_id: admin\n---\n\n{words}", encoding="utf-8")
-            self.letters.append((receiver, words))
+            self.messages.append((receiver, words))
             made = machine.path / "tasks" / "worker-a" / f"tsk_{len(self.tasks):04x}{number:08x}.md"
             made.parent.mkdir(exist_ok=True)
             self.tasks.append(f"made {words}")
@@ -67,10 +67,10 @@ class Hands:
 
     def _wrong_at(self, machine: Machine) -> list[str]:
         workspace, wrong = machine.services.workspace, []
-        for receiver, words in self.letters:
+        for receiver, words in self.messages:
             count = sum(item.content == words for item in workspace.mailbox(receiver).history())
             if count != 1:
-                wrong.append(f"{machine.name}: the letter {words!r} is there {count} times")
+                wrong.append(f"{machine.name}: the message {words!r} is there {count} times")
         titles = [task.title for task in workspace.tasks.all()]
         wrong += [f"{machine.name}: the task {words!r} is missing" for words in self.tasks if titles.count(words) != 1]
         for task_id, title in self.titles.items():

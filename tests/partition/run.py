@@ -24,10 +24,10 @@ DELAY = 0.02
 TASKS = 8
 WRITERS = {DESK: "admin", LAPTOP: "worker-a", SHED: "worker-b", LOFT: "worker-c", BARN: "worker-d"}
 """The agents that write, by machine."""
-LETTERS_BETWEEN = 20
-"""The number of letters to be written between two disturbances, less in a small run."""
+MESSAGES_BETWEEN = 20
+"""The number of messages to be written between two disturbances, less in a small run."""
 OFFLINE_OF = 2 / 3
-"""The share of the letters to be written offline; at least half of that must be."""
+"""The share of the messages to be written offline; at least half of that must be."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Play:
 
     made: Machines
     base: Path
-    letters: int
+    messages: int
     rounds: int
     say: Callable[[str], object]
     chance: random.Random
@@ -52,7 +52,7 @@ class Play:
         self.hands.prepare()
         accidents = {self.rounds // 3: self.old_hub, 2 * self.rounds // 3: self.wiped_machine}
         number = 0
-        while self.written < self.letters or number <= max(accidents):
+        while self.written < self.messages or number <= max(accidents):
             if number in accidents:
                 accidents[number]()
             self.round(number)
@@ -77,19 +77,19 @@ class Play:
         ]
 
     def round(self, number: int) -> None:
-        count = max(1, self.letters // self.rounds // len(self.writers))
+        count = max(1, self.messages // self.rounds // len(self.writers))
         way = WAYS[number % len(WAYS)]
         with way(self.made):
             self.hands.write(number)
             self.write(int(count * OFFLINE_OF) + 1, away=True)
         self.done[way.__name__] += 1
         self.write(count - int(count * OFFLINE_OF), away=False)
-        self.tell(f"round {number + 1}: {self.written} letters, {self.offline} of them offline")
+        self.tell(f"round {number + 1}: {self.written} messages, {self.offline} of them offline")
 
     def write(self, count: int, *, away: bool) -> None:
-        """Lets all writers write `count` letters; unless they are away, they are disturbed meanwhile, each time when
+        """Lets all writers write `count` messages; unless they are away, they are disturbed meanwhile, each time when
         something was written since: on a busy machine, too, they are disturbed at work, and not only as they begin."""
-        step = min(LETTERS_BETWEEN, count * len(self.writers) // 4)
+        step = min(MESSAGES_BETWEEN, count * len(self.writers) // 4)
         with ThreadPoolExecutor(len(self.writers)) as pool:
             working = [pool.submit(writer.write, count, away=away) for writer in self.writers]
             try:
@@ -112,7 +112,7 @@ class Play:
         return disturbances(self.made, self.writers, self.chance)
 
     def old_hub(self) -> None:
-        count = max(2, self.letters // self.rounds // 8)
+        count = max(2, self.messages // self.rounds // 8)
         restore_old_hub(
             self.made, self.base, lambda: self.write(count, away=False), lambda: self.write(count, away=True)
         )
@@ -129,11 +129,11 @@ class Play:
 
     @property
     def written(self) -> int:
-        return sum(len(writer.letters) for writer in self.writers)
+        return sum(len(writer.messages) for writer in self.writers)
 
     @property
     def offline(self) -> int:
-        return sum(letter.offline for writer in self.writers for letter in writer.letters)
+        return sum(message.offline for writer in self.writers for message in writer.messages)
 
     @property
     def noted(self) -> str:
@@ -152,7 +152,7 @@ class Play:
 
     def missed_aims(self) -> list[str]:
         """The goals that the run missed: a run that was too easy proves nothing."""
-        few = [f"only {self.offline} of {self.written} letters were written offline"]
+        few = [f"only {self.offline} of {self.written} messages were written offline"]
         return few if 2 * self.offline < self.written else []
 
     def wrong(self) -> list[str]:
@@ -163,12 +163,12 @@ class Play:
 
 
 def run(
-    base: Path, letters: int, rounds: int, say: Callable[[str], object] = lambda _: None, seed: int = 1, count: int = 5
+    base: Path, messages: int, rounds: int, say: Callable[[str], object] = lambda _: None, seed: int = 1, count: int = 5
 ) -> list[str]:
     """Plays with so many machines, at least three; returns what is wrong in the end."""
     chance = random.Random(seed)  # noqa: S311 - to be played again
     with machines(base, *[*WRITERS][1:count], delay=DELAY) as made:
-        play = Play(made, base, letters, rounds, say, chance, Hands(made, rounds))
+        play = Play(made, base, messages, rounds, say, chance, Hands(made, rounds))
         try:
             return play.run()
         finally:

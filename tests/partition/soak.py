@@ -23,9 +23,9 @@ from tests.partition.hands import Hands
 from tests.partition.run import DELAY, WRITERS, Play
 
 BATCH = 40
-"""The letters that each agent writes between two lines of output, and answers and tasks beside them."""
+"""The messages that each agent writes between two lines of output, and answers and tasks beside them."""
 FLOOD_SECONDS, SHORT_SECONDS, PAUSE_SECONDS = 0.5, 0.05, 2.0
-LONG_TO_READ = ("letters, slow to parse", "letters, long folded values", "tasks, slow to parse")
+LONG_TO_READ = ("messages, slow to parse", "messages, long folded values", "tasks, slow to parse")
 """The floods of which a few values keep all machines' relays busy, which share this computer: they are short."""
 LEFT_OUT = {
     "agents": "every broadcast would go to a thousand of them",
@@ -51,9 +51,9 @@ def soak(
             with flooded(play, seed):
                 while time.monotonic() - play.began < seconds:
                     play.write(batch, away=False)
-                    play.tell(f"{play.written} letters")
+                    play.tell(f"{play.written} messages")
             play.settle()
-            play.tell(f"{play.written} letters, {play.noted}")
+            play.tell(f"{play.written} messages, {play.noted}")
             return play.wrong()
         finally:
             for writer in play.writers:

@@ -10,7 +10,7 @@ from tests.partition.soak import soak
 
 
 def test_what_is_acknowledged_is_everywhere_once_whatever_is_cut_stopped_and_killed(tmp_path: Path) -> None:
-    assert run(tmp_path, letters=120, rounds=3, count=3) == []
+    assert run(tmp_path, messages=120, rounds=3, count=3) == []
 
 
 def test_of_many_processes_on_three_machines_one_wins_each_task(tmp_path: Path) -> None:

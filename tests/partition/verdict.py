@@ -75,9 +75,9 @@ def _missing_at(machine: Machine, writers: list[Writer]) -> Iterator[str]:
     }  # without that of a flood
     found = Counter((agent_id, message.content) for agent_id, messages in mail.items() for message in messages)
     ids = Counter((agent_id, message.id) for agent_id, messages in mail.items() for message in messages)
-    letters = [(letter.receiver, letter.words) for writer in writers for letter in writer.letters]
-    letters += [("admin", words) for writer in writers for words in writer.reported]
-    yield from unless_once(machine, "letter", letters, found)
+    messages = [(message.receiver, message.words) for writer in writers for message in writer.messages]
+    messages += [("admin", words) for writer in writers for words in writer.reported]
+    yield from unless_once(machine, "message", messages, found)
     yield from (f"{machine.name}: the message {key} is there {count} times" for key, count in ids.items() if count > 1)
     notes = [note for writer in writers for note in writer.notes]
     tasks = {task.id: task for task in workspace.tasks.all()}

@@ -99,7 +99,7 @@ class Work:
         """Reads mail; the next call confirms it, so a process killed before has read nothing."""
         self.session.touch()
         query = Query(limit=20, polling=False)
-        with suppress(StorageError):  # a conversation's first letter is read once the hub is there
+        with suppress(StorageError):  # a conversation's first message is read once the hub is there
             self.services.reading.read(self.me, query, lease=self.session.lease)
         self.session.written(self.session.record.unconfirmed)
 

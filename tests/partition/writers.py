@@ -16,7 +16,7 @@ from tests.hub.support import Machine
 REPOSITORY = Path(__file__).parents[2]
 
 
-class Letter(NamedTuple):
+class SentMessage(NamedTuple):
     """One message that was acknowledged to its sender. `offline`: written while its machine was away, and said to be
     queued."""
 
@@ -31,7 +31,7 @@ class Writer:
 
     machine: Machine
     agent_id: str
-    letters: list[Letter] = field(default_factory=list)
+    messages: list[SentMessage] = field(default_factory=list)
     notes: list[tuple[str, str]] = field(default_factory=list)
     """The task, and the words that were added to its history."""
     answers: dict[str, str] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Writer:
         return self.process
 
     def _acknowledged(self, process: subprocess.Popen[str], count: int, *, away: bool) -> int:
-        """Requests `count` letters; returns how many are still missing when the process is done or has died."""
+        """Requests `count` messages; returns how many are still missing when the process is done or has died."""
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -103,7 +103,7 @@ class Writer:
         for line in process.stdout:
             facts = json.loads(line)
             if "sent" in facts:
-                self.letters += [Letter(facts["sent"], to, away and facts["queued"]) for to in facts["to"]]
+                self.messages += [SentMessage(facts["sent"], to, away and facts["queued"]) for to in facts["to"]]
                 count -= 1
             elif "answered" in facts:
                 self.answers[facts["answered"]] = facts["words"]

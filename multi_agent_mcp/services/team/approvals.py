@@ -23,6 +23,7 @@ from multi_agent_mcp.system.process import host_of, is_below
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.features import Features
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.records import Record
 
@@ -42,6 +43,15 @@ class Approval:
 
     def as_answer(self) -> dict[str, Any]:
         return asdict(self) | {"changed": list(self.changed)}
+
+
+APPROVE = {"checks": "checks approve", "rules": "agent approve"}
+"""What a person types to approve it, by what is decided."""
+
+
+def decided(features: Features) -> str:
+    """What an approval is called by: the checks, or without `proof` the rules of agents."""
+    return "checks" if "proof" in features else "rules"
 
 
 @dataclass
@@ -75,7 +85,7 @@ class Approvals(Service):
     @property
     def command(self) -> str:
         """What a person types to approve what is there now."""
-        return "checks approve" if "proof" in self.session.features else "agent approve"
+        return APPROVE[decided(self.session.features)]
 
     def is_first(self) -> bool:
         """Whether the session is new: it has no agents, and nothing was approved in it."""

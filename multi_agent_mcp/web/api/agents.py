@@ -84,7 +84,7 @@ def _agent(call: ApiRequest, row: AgentRow) -> dict[str, Any]:
         "notifications": _waiting(call, agent.id),
         "paused": row.pause is not None,
         "pause_reason": row.pause.reason if row.pause else None,
-        "task": task_card(call.services.session.features, row.task) if row.task else None,
+        "task": task_card(call.features, row.task) if row.task else None,
         "last_activity_at": moment(call.services.sessions.last_activity(agent.id)),
         "wait": fields_of(row.wait, "admin_id", "task_id", "since") if row.wait else None,
         "stuck": _stuck(call, row.stuck) if row.stuck else None,

@@ -48,7 +48,7 @@ def show_message(call: ApiRequest) -> dict[str, Any]:
         "message": message_whole(message) | {"signature": verdict},
         "copies": call.services.tracking.trace(message.id),
         "conversation": conversation_head(conversation) if conversation else None,
-        "task": task_card(call.services.session.features, tasks[0])
+        "task": task_card(call.features, tasks[0])
         if (tasks := call.services.board.existing([_task_id(message)]))
         else None,
     }
@@ -152,7 +152,7 @@ def show_conversation(call: ApiRequest) -> dict[str, Any]:
         "total": total,
         "unread": services.reading.unread_among(call.me.id, shown),
         "context": shown_text(delegation.context) if delegation else None,
-        "task": task_card(call.services.session.features, tasks[0]) if tasks else None,
+        "task": task_card(call.features, tasks[0]) if tasks else None,
     }
 
 

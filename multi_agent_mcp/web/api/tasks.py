@@ -45,7 +45,7 @@ def board(call: ApiRequest) -> dict[str, Any]:
 
     def card(task: Task) -> dict[str, Any]:
         shared = overlaps.get(task.assignee_id or "", []) if task.is_worked_on else []
-        return _with_targets(call, task, task_card(call.services.session.features, task, subtasks.get(task.id))) | {
+        return _with_targets(call, task, task_card(call.features, task, subtasks.get(task.id))) | {
             "shared_files": shared
         }
 
@@ -98,7 +98,7 @@ def _below(call: ApiRequest, superior: str | None) -> list[str]:
 
 def show(call: ApiRequest) -> dict[str, Any]:
     """One task with its subtasks, dependencies, conversations, messages, questions and executions."""
-    services, features = call.services, call.services.session.features
+    services, features = call.services, call.features
     task = services.task_changes.get(call.path["task_id"])
     parents = services.board.existing([task.parent_task_id])
     record = task_whole(features, task, services.board.subtasks(task.id)) | {
@@ -127,7 +127,7 @@ def _receipts(receipts: Sequence[Receipt]) -> list[dict[str, Any]]:
 
 def create(call: ApiRequest) -> dict[str, Any]:
     """Creates a task: in `todo` with an assignee, else in `backlog`."""
-    is_proven = "proof" in call.services.session.features
+    is_proven = "proof" in call.features
     new = NewTask(
         title=call.text("title"),
         description=call.optional_text("description") or "",
@@ -136,7 +136,7 @@ def create(call: ApiRequest) -> dict[str, Any]:
         done_when=parse_done_when(call.optional_text("done_when") if is_proven else None) or None,
     )
     (task,) = call.services.task_creation.create(call.me, [new], call.optional_text("parent_task_id"))
-    return {"task": _with_targets(call, task, task_card(call.services.session.features, task))}
+    return {"task": _with_targets(call, task, task_card(call.features, task))}
 
 
 def set_status(call: ApiRequest) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def set_status(call: ApiRequest) -> dict[str, Any]:
         call.me, call.path["task_id"], call.text("status"), call.optional_text("reason")
     )
     return {
-        "task": _with_targets(call, task, task_card(call.services.session.features, task)),
+        "task": _with_targets(call, task, task_card(call.features, task)),
         "previous_status": previous,
         "interrupted": task.assignee_id if task.interrupt_id else None,
     }
@@ -155,7 +155,7 @@ def assign(call: ApiRequest) -> dict[str, Any]:
     """Assigns a task to another agent; `assignee_id` null unassigns it."""
     task, previous = call.services.task_changes.assign(call.me, call.path["task_id"], call.optional_text("assignee_id"))
     return {
-        "task": _with_targets(call, task, task_card(call.services.session.features, task)),
+        "task": _with_targets(call, task, task_card(call.features, task)),
         "previous_assignee_id": previous,
     }
 
@@ -185,7 +185,7 @@ def decide(call: ApiRequest) -> dict[str, Any]:
         reason=reason_with(call.strings("remarks"), call.optional_text("reason")),
         state=call.optional_text("state"),
     )
-    return {"task": _with_targets(call, task, task_card(call.services.session.features, task))}
+    return {"task": _with_targets(call, task, task_card(call.features, task))}
 
 
 def _with_targets(call: ApiRequest, task: Task, record: dict[str, Any]) -> dict[str, Any]:
