@@ -280,8 +280,11 @@ class Server:
             self.share.files.replace(path, data)
 
     def _return_to_good(self) -> None:
-        """Puts the last good configuration back if the server has ended because of the one that is in place."""
+        """Puts the last good configuration back if the server has ended because of the one that is in place, but not if
+        that has come since then, as when a machine joined meanwhile."""
         data = self.share.files.read(self.path / "server.conf")
+        if self.read("process").get("configuration") not in (None, digest(data or b"")):
+            return
         good = self.share.files.read(self.path / "good.conf")
         words = self.last_words()
         if data is not None and good not in (None, data) and words.startswith(NEVER_STARTED):
@@ -348,7 +351,8 @@ class Server:
         self._configure()
         pid = start_detached([program, "-c", str(self.path / "server.conf")], self.path / "server.log")
         try:
-            self._write("process", {"pid": pid, "started_at": started_at(pid)})
+            used = digest(self.share.files.read(self.path / "server.conf") or b"")
+            self._write("process", {"pid": pid, "started_at": started_at(pid), "configuration": used})
         except StorageError:  # its process would be unknown to others
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -776,6 +776,27 @@ def test_a_server_that_is_started_with_what_it_does_not_read_is_started_again_wi
     eventually(lambda: conf.read_text() == configuration(server, server.read("settings"), server.users()))
 
 
+def test_a_configuration_that_has_come_since_the_server_ended_is_not_blamed_for_that(two: Machines) -> None:
+    """As when a token is forgotten while the hub is down: it was refused until the users changed again."""
+    server = two[DESK].sharing.server
+    assert server is not None
+    users, conf = server.users(), server.path / "server.conf"
+    server.note_good()
+    later = {**users, "full": {LAPTOP: 1}}
+    with two[DESK].services.workspace.locks.held("hub-start"):
+        server.stop()
+        with (server.path / "server.log").open("a") as log:
+            log.write("nats-server: server.conf:3:1: nonsense\n")
+        server._write("users", later)
+        conf.write_text(configuration(server, server.read("settings"), later))
+    try:
+        eventually(lambda: server.pid() is not None and two[DESK].sharing.status()["connected"])
+        assert conf.read_text() == configuration(server, server.read("settings"), later)
+        assert not (server.path / "refused.json").exists()
+    finally:
+        server.let(users)
+
+
 def test_why_a_hub_does_not_start_is_said_everywhere_and_share_does_not_wait_for_it(two: Machines) -> None:
     desk, server = two[DESK], two[DESK].sharing.server
     assert server is not None
