@@ -8,7 +8,7 @@ import pytest
 
 from multi_agent_mcp.config import Environment, TmuxPane, find_root, find_session, read_environment, session_names
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession
-from multi_agent_mcp.settings import Limits, read_settings, readable_settings
+from multi_agent_mcp.settings import Limits, parse_limits, read_settings, readable_settings
 from multi_agent_mcp.texts import catalogue
 
 
@@ -181,3 +181,13 @@ def test_of_a_file_with_a_bad_key_every_other_key_counts(tmp_path: Path, bad: st
     assert found.language == ("ja" if "language" in bad else "en")
     assert found.notify_command == ("ring", "{line}")
     assert found.limits.stuck_minutes == (30 if "limits" in bad else 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("return_minutes", "must be a number above 0"), ("content_bytes", "must be a number from 1")],
+)
+def test_a_limit_that_is_none_is_refused_with_the_numbers_that_are_taken(key: str, said: str) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        parse_limits({key: 0})
+    assert said in catalogue("en").sentence(refused.value)
