@@ -351,7 +351,8 @@ def parse_limits(given: Any, name: str = "limits") -> Limits:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         most = TOKENS_MAX if key.startswith("tokens_") else LIMIT_MAX
         if not is_number or not 0 < value <= most or not known[key](value):
-            raise refused("no_fraction" if known[key] is float else "no_number", name=f"{name}.{key}", limit=most)
+            facts = {"name": f"{name}.{key}", "limit": most}
+            raise refused("no_fraction", **facts) if known[key] is float else refused("no_number", **facts)
         values[key] = known[key](value)
     return Limits(**values)
 
