@@ -148,13 +148,13 @@ class Worktrees(Service):
         return [one for one in found if one is not None]
 
     def state(self, worktree: Worktree) -> WorktreeState:
-        """The worktree's state. Raises as `holdings`."""
+        """The worktree's state, for a view: its index is believed. Raises as `holdings`."""
         project, path = self.project, worktree.path
         if is_there := Path(path, ".git").exists():
             own_directory(path, common_directory(str(project)))
         head = self.head(worktree)
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
-        dirty = tuple(uncommitted(path)[:DIRTY_SHOWN]) if is_there else ()
+        dirty = tuple(uncommitted(path, quickly=True)[:DIRTY_SHOWN]) if is_there else ()
         return WorktreeState(worktree, head, int(ahead), int(behind), dirty, is_there)
 
     def holdings(self, worktree: Worktree) -> Holdings:
@@ -380,7 +380,7 @@ class Worktrees(Service):
             if worktree is None or not delivery.is_of(task) or not (Path(worktree.path) / ".git").exists():
                 continue
             with suppress(GitFailed):
-                now = {shown_name(name) for name in uncommitted(worktree.path)}
+                now = {shown_name(name) for name in uncommitted(worktree.path, quickly=True)}
                 if files := [name for name in delivery.files if name in now]:
                     found.append((task, delivery, some(files)))
         return found

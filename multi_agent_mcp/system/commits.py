@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -18,13 +18,10 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import NotCommitted
 from multi_agent_mcp.system.file_status import common_directory
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import NO_HOOKS, REPOSITORY, GitFailed, git, without_filters
+from multi_agent_mcp.system.git import NO_FILTER, NO_HOOKS, REPOSITORY, Git, GitFailed, git, without_filters
 from multi_agent_mcp.system.working_tree import in_progress
 
 LEFT_AS_THEY_ARE = ("--modified", "--deleted", "--others", "--exclude-standard")
-NO_FILTER = ("unspecified", "unset")
-
-Git = Callable[..., str]
 
 
 class CommitPlace(NamedTuple):

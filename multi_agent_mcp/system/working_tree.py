@@ -6,16 +6,26 @@ import filecmp
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from multi_agent_mcp.system.file_status import common_directory
+from multi_agent_mcp.system.file_status import common_directory, tree_of
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import LEFT_OUT, SUBMODULES_DEEP, GitFailed, git, is_filled, submodules, without_filters
+from multi_agent_mcp.system.fresh_index import fresh_index, has_marks
+from multi_agent_mcp.system.git import (
+    LEFT_OUT,
+    SUBMODULES_DEEP,
+    Git,
+    GitFailed,
+    files_at,
+    git,
+    is_filled,
+    submodules,
+    without_filters,
+)
 
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
@@ -59,19 +69,21 @@ def files_of(path: str) -> UncommittedFiles:
     return UncommittedFiles(uncommitted(path), [entry[3:] for entry in listed if entry.startswith("!!")])
 
 
-def uncommitted(path: str | Path, depth: int = 0) -> list[str]:
+def uncommitted(path: str | Path, depth: int = 0, *, quickly: bool = False) -> list[str]:
     """The files of a working tree that are not committed, new ones too, and its submodules with such files, whatever
-    its settings hide; what git was told not to look at (`update-index --assume-unchanged`, `--skip-worktree`) is looked
-    at, too. Starts no program of the repository's choice. `depth`: how many repositories are around this one. Raises
-    `GitFailed`."""
+    its settings and its index hide; `quickly`, for a view that proves nothing, whatever marks in its index hide. Starts
+    no program of the repository's choice. `depth`: how many repositories are around this one. Raises `GitFailed`."""
+    top = tree_of(f"{path}/-") or path
     shown = ("--untracked-files=normal", "--no-renames", "--ignore-submodules=dirty")
-    call = (*without_filters(path), "status", "--porcelain", "-z", *shown)
-    listed = git(path, *call, fetches=False, in_place=True).split("\0")
+    is_plain = quickly and not has_marks(top)
+    with nullcontext(files_at(top)) if is_plain else fresh_index(top, believed=True) as where:
+        call: Git = partial(git, top, *without_filters(top), fetches=False)
+        listed = call("status", "--porcelain", "-z", *shown, **where).split("\0")
     changed = (entry[3:] for entry in listed if entry)
-    return list(dict.fromkeys([*changed, *_hidden_changes(path), *_changed_submodules(path, depth)]))
+    return list(dict.fromkeys([*changed, *_changed_submodules(top, depth, quickly)]))
 
 
-def _changed_submodules(path: str | Path, depth: int) -> Iterator[str]:
+def _changed_submodules(path: str | Path, depth: int, quickly: bool) -> Iterator[str]:
     """The submodules with files that are not committed there, with files but no repository, or a broken one."""
     for name, is_repository in submodules(path):
         inner, is_changed = Path(path, name), True
@@ -79,30 +91,9 @@ def _changed_submodules(path: str | Path, depth: int) -> Iterator[str]:
             is_changed = is_filled(inner)
         elif depth < SUBMODULES_DEEP:
             with suppress(GitFailed):
-                is_changed = bool(uncommitted(inner, depth + 1))
+                is_changed = bool(uncommitted(inner, depth + 1, quickly=quickly))
         if is_changed:
             yield name
-
-
-def _hidden_changes(path: str | Path) -> list[str]:
-    """Compares the files that git is told not to look at, by a copy of the index without those marks. What a sparse
-    checkout leaves out is no change."""
-    listed = git(path, "ls-files", "-z", "-v").split("\0")
-    marked = [entry for entry in listed if entry[:1].islower() or entry[:1] == "S"]
-    names = "\0".join(entry[2:] for entry in marked if entry[:1] not in "sS" or os.path.lexists(Path(path, entry[2:])))
-    if not names:
-        return []
-    with tempfile.TemporaryDirectory() as scratch:
-        index = f"{scratch}/index"
-        call = partial(git, path, GIT_INDEX_FILE=index, fetches=False, in_place=True)
-        copied = Path(path, git(path, "rev-parse", "--git-path", "index"))
-        shutil.copy2(copied, index)  # its time tells what is racy
-        for mark in ("--no-assume-unchanged", "--no-skip-worktree"):
-            call("update-index", mark, "-z", "--stdin", text=names)
-        plain = without_filters(path)
-        call(*plain, "update-index", "-q", "--refresh", ok=(0, 1))
-        listed = call(*plain, "diff-files", "--name-only", "--ignore-submodules=dirty", "-z").split("\0")
-        return list(filter(None, listed))
 
 
 def only_here(path: str, ignored: Sequence[str], original: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Callable
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from multi_agent_mcp.system.git import NO_HEAD, head_of, state_of
+from multi_agent_mcp.system.git import NO_HEAD, head_of
 from multi_agent_mcp.system.temporary import checked_out
+from multi_agent_mcp.system.work_state import state_of
 from multi_agent_mcp.system.working_tree import files_of, lost_in_submodules, made_in, uncommitted
-from tests.lies.lies import git
+from tests.lies.lies import forged, git, make_later
 from tests.programs import ran
 
 COMMIT = ("-c", "user.name=x", "-c", "user.email=x@example", "commit", "-qm", "x")
@@ -108,8 +110,24 @@ def _set_back(place: Path) -> None:
     other.replace(changed)
 
 
+def _forge_the_index(place: Path) -> None:
+    forged(place, "a.txt", "b\n")
+    assert git(place, "status", "--porcelain") == git(place, "diff", "HEAD") == ""
+
+
+def _remove_skipped(place: Path) -> None:
+    git(place, "update-index", "--skip-worktree", "a.txt")
+    (place / "a.txt").unlink()
+
+
+def _remove_assumed(place: Path) -> None:
+    git(place, "update-index", "--assume-unchanged", "a.txt")
+    (place / "a.txt").unlink()
+
+
 HIDING = [_hide_from_git, _hide_by_a_setting, _hide_for_this_user, _hide_itself]
-UNCOMMITTED = [_edit, _add, _assume_unchanged, _look_elsewhere, _set_back]
+FORGED = [_forge_the_index, _remove_skipped, _remove_assumed]
+UNCOMMITTED = [_edit, _add, _assume_unchanged, _look_elsewhere, _set_back, *FORGED]
 CHANGES = [*UNCOMMITTED, *HIDING, _replace, _commit, _mode]
 
 
@@ -132,6 +150,67 @@ def test_what_is_not_committed_is_named_whatever_the_configuration_hides(
     assert uncommitted(repository) == []
     change(repository)
     assert uncommitted(repository) in (["a.txt"], ["new.txt"])
+
+
+@pytest.mark.parametrize("change", FORGED)
+def test_what_an_index_hides_is_seen_from_a_directory_below_too(
+    repository: Path, change: Callable[[Path], None]
+) -> None:
+    change(repository)
+    assert uncommitted(repository / "part") == ["a.txt"]
+    assert not state_of(repository / "part").is_clean_at(head_of(repository))
+
+
+def test_what_a_sparse_checkout_leaves_out_is_no_change(repository: Path) -> None:
+    (repository / "part" / "b.txt").write_text("b\n")
+    git(repository, "add", "-A")
+    git(repository, *COMMIT)
+    git(repository, "sparse-checkout", "set", "--no-cone", "/a.txt", "/.gitignore")
+    assert not (repository / "part" / "b.txt").exists()
+    assert (uncommitted(repository), state_of(repository).dirty) == ([], False)
+    assert not state_of(repository).is_clean_at(head_of(repository))  # a check would miss what is left out
+    (repository / "a.txt").unlink()
+    assert uncommitted(repository) == ["a.txt"]
+
+
+@pytest.mark.parametrize("kind", ["large", "secret"])
+def test_a_file_that_a_filter_has_made_is_committed_and_known_to_be_what_was_only_with_lfs(
+    repository: Path, kind: str
+) -> None:
+    large = "many words\n" * 99
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{sha256(large)}\nsize {len(large)}\n"
+    committed = pointer if kind == "large" else "x\n"
+    (repository / ".gitattributes").write_text("*.bin filter=big\n")
+    stored = repository.with_name("stored")
+    stored.write_text(committed)
+    git(repository, "config", "filter.big.clean", f"cat {stored}")
+    (repository / "a.bin").write_text(large)
+    git(repository, "add", "-A")
+    git(repository, *COMMIT)
+    assert git(repository, "show", "HEAD:a.bin") == committed.strip()
+    make_later(repository / ".git" / "index")
+    assert uncommitted(repository) == []
+    assert state_of(repository).is_clean_at(head_of(repository)) == (kind == "large")
+    (repository / "a.bin").write_text(f"{large}more")
+    assert uncommitted(repository) == ["a.bin"]
+    assert state_of(repository).dirty
+
+
+def test_an_index_is_made_again_without_a_hook_and_leaves_nothing(repository: Path) -> None:
+    hook, ran_here = repository / ".git" / "hooks" / "post-index-change", repository.with_name("ran")
+    hook.write_text(f"#!/bin/sh\ntouch {ran_here}\n")
+    hook.chmod(0o755)
+    git(repository, "config", "core.splitIndex", "true")
+    git(repository, "update-index", "--skip-worktree", "a.txt")
+    ran_here.unlink(missing_ok=True)
+    _edit(repository)
+    before = sorted((repository / ".git").iterdir())
+    assert uncommitted(repository) == ["a.txt"]
+    assert (ran_here.exists(), sorted((repository / ".git").iterdir())) == (False, before)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_an_order_of_files_that_is_missing_keeps_nobody_from_looking(repository: Path) -> None:

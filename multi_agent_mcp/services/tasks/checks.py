@@ -27,8 +27,9 @@ from multi_agent_mcp.settings import Check, Settings, read_settings
 from multi_agent_mcp.store.locks import CHECKING as CHECKING_LOCK
 from multi_agent_mcp.system.bounded_run import Ended, cleaned_environment, run_bounded
 from multi_agent_mcp.system.file_status import Memory, signature_of, tree_of
-from multi_agent_mcp.system.git import GitFailed, WorkState, state_of
+from multi_agent_mcp.system.git import GitFailed
 from multi_agent_mcp.system.temporary import absent, checked_out, copy_included, temporary_of
+from multi_agent_mcp.system.work_state import WorkState, state_of
 from multi_agent_mcp.trace import variables
 
 if TYPE_CHECKING:

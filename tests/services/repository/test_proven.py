@@ -25,6 +25,7 @@ from multi_agent_mcp.system.git import GitFailed, git
 from multi_agent_mcp.system.temporary import temporary_of
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
+from tests.lies.lies import forged
 from tests.server.seat import Seat
 from tests.services.repository.test_worktrees import commit, made
 from tests.services.support import read
@@ -555,16 +556,29 @@ def test_what_was_delivered_is_not_checked_in_another_repository_of_the_same_com
     assert (again(services, task).proof, services.checks.receipts_of(task.id)) == (None, [])
 
 
-@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree"])
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree", "forged"])
 def test_what_git_is_told_not_to_look_at_is_not_committed_either(
     services: Services, worktree: Worktree, tmp_path: Path, mark: str
 ) -> None:
     task = begun(services, "review")
-    git(worktree.path, "update-index", mark, "a.txt")
-    Path(worktree.path, "a.txt").write_text("hidden\n")
+    if mark == "forged":
+        forged(Path(worktree.path), "a.txt", "hidden\n")
+    else:
+        git(worktree.path, "update-index", mark, "a.txt")
+        Path(worktree.path, "a.txt").write_text("hidden\n")
     with pytest.raises(NotCommitted, match=r"a\.txt"):
         says_done(services, task, tmp_path)
     assert services.worktrees.holdings(worktree).dirty == ("a.txt",)
+
+
+def test_a_forged_index_does_not_prove_a_commit_that_was_not_checked(services: Services, worktree: Worktree) -> None:
+    task = begun(services, "tests")
+    services.deliveries.deliver(services.agents.get("worker-a"), task.id, "done")
+    forged(Path(worktree.path), "a.txt", "good\n")
+    assert git(worktree.path, "status", "--porcelain") == ""
+    services.deliveries.examine(task.id, Path(worktree.path), lambda: False)
+    (receipt,) = services.checks.receipts_of(task.id)
+    assert (again(services, task).status, receipt.passed, receipt.elsewhere) == ("in_progress", False, "")
 
 
 def test_lines_of_a_hostile_title_and_file_stay_quoted_in_a_conflict_s_mail(
