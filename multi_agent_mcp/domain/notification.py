@@ -566,7 +566,7 @@ OF_TASK: Rules = {
     **dict.fromkeys(INTERRUPT_ACTIONS.values(), _STOPPED),
     TASK_ASSIGNED: Following(lambda task, _: [arrived(task)]),
     TASK_UPDATED: Following(lambda task, _: [update_of(task)]),
-    REVIEW_REJECTED: Following(lambda task, _: [None if task.is_examined else rejection_of(task)]),
+    REVIEW_REJECTED: Following(lambda task, _: [rejection_of(task)]),
     TASK_WITHDRAWN: Following(lambda task, _: [withdrawal_of(task)]),
     TASK_BLOCKED: Following(_blocks, _is_block),
     TASK_CLAIMABLE: Following(
