@@ -55,7 +55,8 @@ class LocalConsequences:
 
     def notified(self, notice: Notification) -> None:
         with suppress(Refusal):
-            if self.services.derived_notices.is_news(notice):
+            self.services.derived_notices.end_superseded(notice)
+            if self.services.derived_notices.applies(notice):
                 self.services.doorbell.announce_notification(notice)
 
     def edited(self, agent_id: str) -> None:

@@ -177,10 +177,10 @@ class Hold(Protocol):
         """Whether it still decides about rings, with these unread items."""
         ...
 
-    def due(
+    def take_due(
         self, agent: Agent, purpose: str | None, unread: Callable[[], Sequence[DoorbellItem]], pauses: Pauses
     ) -> Due[DoorbellItem]:
-        """What is due now, and when something is due next."""
+        """Returns what is due now, and when something is due next. What is over by now is ended."""
         ...
 
     def rung(self) -> None:
@@ -364,7 +364,7 @@ class Doorbell(Service):
         with self.workspace.locks.held(f"doorbell-{agent_id}"):
             agent = self._agent(agent_id)
             if (hold := self._hold(agent_id, purpose)) is not None:
-                decision = self._due_of(hold, agent, purpose)
+                decision = self._take_due(hold, agent, purpose)
                 if not decision.items:
                     return None, decision
                 self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
@@ -393,7 +393,7 @@ class Doorbell(Service):
 
     def _ring_held(self, agent: Agent, purpose: str | None, hold: Hold) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """As `ring`, for an agent whose rings are held: nothing until the end, then one ring."""
-        decision = self._due_of(hold, agent, purpose)
+        decision = self._take_due(hold, agent, purpose)
         if not decision.items:
             return None, decision
         delivery, decision = self._ring_about(agent, decision)
@@ -401,8 +401,8 @@ class Doorbell(Service):
             hold.rung()
         return delivery, decision
 
-    def _due_of(self, hold: Hold, agent: Agent, purpose: str | None) -> Due[DoorbellItem]:
-        return hold.due(agent, purpose, partial(self._unread_for, agent.id, purpose), self.pauses)
+    def _take_due(self, hold: Hold, agent: Agent, purpose: str | None) -> Due[DoorbellItem]:
+        return hold.take_due(agent, purpose, partial(self._unread_for, agent.id, purpose), self.pauses)
 
     def ring_again(self, agent_id: str) -> tuple[Delivery | None, Due[DoorbellItem]]:
         """As `ring`, for a person without a server, but only about items that no ring has announced yet: a person who

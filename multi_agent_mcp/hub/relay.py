@@ -107,8 +107,8 @@ class Relay:
         is_whole = partial(lambda: not self.progress.is_restoring(own))
         self.noticing = Noticing(workspace.path, self.hub, self.publishing, is_whole)
         self.applying = applying
-        self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._has_news)
-        self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._has_news)
+        self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._note_news)
+        self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._note_news)
         self._asking: tuple[Asked, ...] = ()
         self._hub_trouble: Mapping[str, Any] | None = None
         self._filled: Mapping[str, Any] | None = None
@@ -257,7 +257,7 @@ class Relay:
                 full = [] if self.server is None else [*self.server.users().get("full", {})]
                 is_filled = bool(full) or state.filled > HALF_FULL
                 self._filled = {"percent": state.filled, "by": by, "full": full} if is_filled else None
-                self._has_news()
+                self._note_news()
 
     async def _look_for_trouble(self, server: Server, *, is_started: bool, is_reached: bool) -> None:
         """Notes why the hub on this machine does not run. One that was not just started may have been killed; one that
@@ -269,7 +269,7 @@ class Relay:
             if found != self._hub_trouble:
                 logger.warning("the hub: %s", found)
                 self._hub_trouble = found
-                self._has_news()
+                self._note_news()
 
     async def _has_ended(self, server: Server) -> bool:
         """Stops the hub if it stores nothing although its disk has room; returns whether it did."""
@@ -295,7 +295,7 @@ class Relay:
         self._since, self._changed_at = format_time(now()), time.monotonic()
         self.heartbeats.soon()
         self.following.connection_changed()
-        self._has_news()
+        self._note_news()
 
     def _trust(self, certificate: str) -> bool:
         with self.disk.tried("certificate"):
@@ -339,12 +339,12 @@ class Relay:
                 if (asking, members) != (self._asking, self._members):
                     self._asking, self._members = asking, members
                     self.heartbeats.soon()
-                    self._has_news()
+                    self._note_news()
             await asyncio.sleep(BEAT_SECONDS)
 
     # State for other processes
 
-    def _has_news(self) -> None:
+    def _note_news(self) -> None:
         self._news.set()
         if self.following.replaced:
             self.heartbeats.soon()

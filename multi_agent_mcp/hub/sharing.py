@@ -185,11 +185,11 @@ class Sharing:
             certificate=None,
             id="",
             seed="",
-            lane=self._next_lane(),
+            lane=self._take_lane(),
         )
 
-    def _next_lane(self) -> str:
-        """Returns a lane on a hub of the user's own that this machine has not given away."""
+    def _take_lane(self) -> str:
+        """Takes a lane on a hub of the user's own that this machine has not given away, and notes it as given."""
         record = self.share.record("lanes")
         given = record.read() or [self.membership.lane]
         lane = lane_for(self.membership.machine, given)

@@ -67,17 +67,20 @@ class Returns(Service):
         with suppress(Refusal):
             for task in [task for task in self.workspace.tasks.open() if _is_in_hand(task)]:
                 agent = self.workspace.registry.active().get(str(task.assignee_id))
-                if agent is not None and self._is_gone(agent, task, patience):
-                    self._take_back(agent, task)
+                if agent is not None and self._has_left(agent):
+                    self.sessions.recover(agent.id)  # so that a session that was killed has an end
+                    if self._is_away(agent, task, patience):
+                        self._take_back(agent, task)
 
-    def _is_gone(self, agent: Agent, task: Task, patience: timedelta) -> bool:
-        """Whether the agent has had no server for so long, counting only time in which others of the team had one. Not
-        gone is an agent that never had a server, or whose windows `down` has closed."""
+    def _has_left(self, agent: Agent) -> bool:
+        """Whether an agent of this machine has no server, although `down` has not closed its windows."""
         if agent.may_be_human or not self.workspace.is_here(agent) or self.sessions.alive(agent.id):
             return False
-        if self.missing_sessions.is_down(Slot(agent.id, "task")):
-            return False
-        self.sessions.recover(agent.id)
+        return not self.missing_sessions.is_down(Slot(agent.id, "task"))
+
+    def _is_away(self, agent: Agent, task: Task, patience: timedelta) -> bool:
+        """Whether the agent, which had a server, has had none for so long, counting only time in which others of the
+        team had one."""
         last = self.workspace.sessions.closed(agent.id, limit=1)
         if not last or last[0].ended_at is None:
             return False

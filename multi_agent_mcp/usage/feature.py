@@ -21,7 +21,7 @@ USAGE = Feature(
         "spending": ".usage.spending:Spending",
     },
     keys={"task": ("usage",)},
-    on={"answered": "budgets.look", "heard": "limits.heard"},
+    on={"answered": "budgets.look", "heard": "limits.saw_in_event"},
     answers={
         "limit": "limits.limited",
         "is_excused": "limits.excuses",

@@ -55,7 +55,7 @@ class HostLooks(Service):
             self.budgets.check()
         for agent in self._with_screens():
             if (shown := self.pane_notifier.limit(agent)) is not None:
-                self.limits.shown(agent, *shown)
+                self.limits.saw_on_screen(agent, *shown)
         self._looks += 1
         self.limits.tell()
         found = list(self._new())

@@ -113,7 +113,7 @@ class UsageLimits(Service):
         except Refusal as refusal:
             logger.warning("the end of the limit of %s could not be recorded: %s", agent_id, refusal)
 
-    def heard(self, agent_id: str, host: str | None, facts: Mapping[str, Any]) -> None:
+    def saw_in_event(self, agent_id: str, host: str | None, facts: Mapping[str, Any]) -> None:
         """Takes in an event of the host's hooks: that it met a limit, or that it goes on."""
         rules = limit_rules_of(host or self._host_of(agent_id))
         name = str(facts.get("hook_event_name"))
@@ -125,7 +125,7 @@ class UsageLimits(Service):
         elif name in ("PostToolUse", "Stop") or (rules is not None and rules.ended_by(name, facts)):
             self.acted(agent_id)
 
-    def shown(self, agent: Agent, host: str, words: str, window: str | None = None) -> None:
+    def saw_on_screen(self, agent: Agent, host: str, words: str, window: str | None = None) -> None:
         """Takes in what a host's screen says of a limit. A time that has passed is no news: it may have stood there
         since."""
         now = self.clock()
@@ -133,7 +133,7 @@ class UsageLimits(Service):
         if until is None or ahead(until, now + SHORTEST_ON_SCREEN) is not None:
             self.saw(agent.id, host, LimitSeen(now, SCREEN, until, window))
 
-    def read(self, agent_id: str, host: str, seen: LimitSeen) -> None:
+    def saw_in_file(self, agent_id: str, host: str, seen: LimitSeen) -> None:
         """Takes in what a host's own file says of a limit, unless that is over or too old to know."""
         now = self.clock()
         if seen.until is not None if ahead(seen.until, now) is not None else now - seen.at < LATE:

@@ -52,7 +52,7 @@ class LimitHold:
             return True
         return not any(item.created_at > rung_at for item in unread())
 
-    def due(
+    def take_due(
         self, agent: Agent, purpose: str | None, unread: Callable[[], Sequence[DoorbellItem]], pauses: Pauses
     ) -> Due[DoorbellItem]:
         limit, now, policy = self.limit, self.limits.clock(), self.limits.policy(agent)

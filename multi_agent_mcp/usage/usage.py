@@ -50,7 +50,7 @@ class Usage(Service):
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.workspace.path, self.clock, self._task_at, self.limits.read, self.limits.acted)
+        return Ledger(self.workspace.path, self.clock, self._task_at, self.limits.saw_in_file, self.limits.acted)
 
     @cached_property
     def sources(self) -> ConversationFiles:

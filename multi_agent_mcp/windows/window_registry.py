@@ -22,8 +22,8 @@ from multi_agent_mcp.doorbell.tmux.team_panes import (
     NewWindow,
     OwnPane,
     TeamPanes,
-    is_reached,
     last_lines,
+    reach,
     tmux_session,
 )
 from multi_agent_mcp.errors import InvalidArguments
@@ -300,7 +300,7 @@ class TeamWindows:
                 continue
             server = str(place["socket_path"]), place["tmux_pid"], place.get("tmux_server")
             if server not in servers:
-                servers[server] = is_reached(*server)
+                servers[server] = reach(*server)
             if not servers[server]:
                 yield lost
 

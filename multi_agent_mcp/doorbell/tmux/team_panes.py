@@ -227,9 +227,9 @@ class TeamPanes:
 SOCKET_SECONDS = 1.0
 
 
-def is_reached(socket_path: str, tmux_pid: int, tmux_server: str | None) -> bool:
-    """Whether the tmux server with this process, which a pane was registered with, can be called, or has ended. One
-    whose socket is gone is asked for it (tmux(1), SIGUSR1), unless another server answers there by now."""
+def reach(socket_path: str, tmux_pid: int, tmux_server: str | None) -> bool:
+    """Returns whether the tmux server with this process, which a pane was registered with, can be called, or has ended.
+    One whose socket is gone is asked for it (tmux(1), SIGUSR1), unless another server answers there by now."""
     if tmux_server is None or identity(tmux_pid) != tmux_server:
         return True
     tmux = Server(socket_path)

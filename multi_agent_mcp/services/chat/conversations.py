@@ -187,7 +187,7 @@ class Conversations(Service):
 
     def apply_message(self, operation: Say, run: Run) -> list[Message]:
         """Updates the conversation, then stores the message. If that fails, nothing was said."""
-        self._seen(operation.conversation_id, operation.sender_id)
+        self._note_seen(operation.conversation_id, operation.sender_id)
         return self.outbox.put(operation.mail, run)
 
     def end(self, actor: Agent, conversation_id: str, final_words: str | None = None) -> Conversation:
@@ -290,7 +290,7 @@ class Conversations(Service):
         found = (self.of_mail(reader.id, message) for message in messages if is_conversational(message))
         for conversation_id in {conversation.id for conversation in found if conversation is not None}:
             with suppress(ConversationNotFound):  # deleted meanwhile
-                self._seen(conversation_id, reader.id)
+                self._note_seen(conversation_id, reader.id)
 
     def latest_with(self, agent_id: str, other_id: str) -> Conversation | None:
         """The newest conversation between the two agents, or None."""
@@ -312,7 +312,7 @@ class Conversations(Service):
             and self.outbox.signatures.verifies(message)
         )
 
-    def _seen(self, conversation_id: str, agent_id: str) -> None:
+    def _note_seen(self, conversation_id: str, agent_id: str) -> None:
         self.workspace.conversations.update(conversation_id, lambda found: found.seen_by(agent_id))
 
     def _prepared(self, sender: Agent, conversation: Conversation, draft: Draft) -> PreparedMessages:

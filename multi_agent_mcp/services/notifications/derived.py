@@ -255,11 +255,10 @@ class DerivedNotices(Service):
         except Refusal as refusal:
             logger.warning("tasks of %s that nobody has begun are not announced again: %s", agent_id, refusal)
 
-    def is_news(self, notice: Notification) -> bool:
-        """Whether a notification that just arrived applies; ends it if not, and those that it supersedes."""
-        if notice.action in PAUSING or not self.applies(notice):
-            self.end(notice.target_agent_id)
-        return self.applies(notice)
+    def end_superseded(self, by: Notification) -> None:
+        """Ends what a notification that just arrived supersedes, or that one if it does not apply."""
+        if by.action in PAUSING or not self.applies(by):
+            self.end(by.target_agent_id)
 
     def end(
         self,

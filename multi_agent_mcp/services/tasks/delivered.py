@@ -113,7 +113,7 @@ class DeliveryRecords(Service):
         own_directory(found.path, common_directory(project))
         return Path(found.directory)
 
-    def found(self, task: Task, summary: str | None) -> DeliveredWork | None:
+    def commit_and_look(self, task: Task, summary: str | None) -> DeliveredWork | None:
         """As `look`, after our server has committed what the agent has left, where it is to do so."""
         place, made, why = self.workplaces.commit_place(str(task.assignee_id)), None, None
         if place is not None and self.workplaces.directory(place.agent_id) is not None:
@@ -141,7 +141,7 @@ class DeliveryRecords(Service):
                 return
             if failed:
                 self._record(task.id).remove()
-            elif (found := self.found(task, summary)) is not None:
+            elif (found := self.commit_and_look(task, summary)) is not None:
                 self.note(found)
         except Refusal as refusal:
             logger.warning("what %s delivers is not known: %s", task.id, refusal)

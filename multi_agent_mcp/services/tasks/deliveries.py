@@ -102,7 +102,7 @@ class Deliveries(Service):
         not be merged."""
         if task.final:
             return self.checks.records.is_returned(task)
-        return bool(task.done_when) or self.gate.add_review(task) != task
+        return bool(task.done_when) or self.gate.asks_for_review(task, self.gate.why(task))
 
     def deliver(
         self,
@@ -123,14 +123,15 @@ class Deliveries(Service):
         found = self.task_changes.get(task_id)
         found.require_assignee(assignee.id)
         resolution = resolution or self.checks.records.resolution(found)
-        is_over = found.final and resolution is None
-        work = None if is_over else resolution or self.checks.records.found(found, summary)
-        found = self.gate.add_review(found, work)
-        why = self.gate.why(found, work) if "proof" in self.session.features else {}
-        head = None if is_over else self._head(found, change, work)
+        found.delivered(change, summary, next_steps, resolves=resolution is not None)  # raises before anything changes
+        work = resolution or self.checks.records.commit_and_look(found, summary)
+        why = self.gate.why(found, work)
+        needs_review = self.gate.asks_for_review(found, why)
+        head = self._head(found.gated(change, why) if needs_review else found, change, work)
 
         def deliver(task: Task) -> Task:
             task.require_assignee(assignee.id)
+            task = task.gated(change, why) if needs_review else task
             given = task.delivered(change, summary, next_steps, current(), head, resolves=resolution is not None)
             return replace(given, delivery={**given.delivery, **why}) if why and given.delivery is not None else given
 
@@ -329,18 +330,16 @@ class Deliveries(Service):
         """As `TaskChanges.set_status`. To move a task from `review` to `done` or back is a reviewer's decision; a task
         with conditions becomes `done` only as far as they are met."""
         task = self.task_changes.get(task_id)
-        if status == "done" and actor.id == task.assignee_id and not task.final and task.status != "review":
-            task = self.gate.add_review(task)
-        previous = task.status
+        previous, is_mine = task.status, actor.id == task.assignee_id
         if previous == "review" and status in ("done", "in_progress") and self._reviews(actor, task):
             return self.review(actor, task_id, approve=status == "done", reason=reason), previous
-        if status == "done" and actor.id == task.assignee_id and task.final and self.is_delivered(task):
+        if status == "done" and is_mine and previous != "review" and self.is_delivered(task):
             return self._deliver_here(actor, task, reason), previous
-        if status == "done" and actor.id == task.assignee_id and not task.done_when:
+        if status == "done" and is_mine and not task.done_when:
             self.task_reports.delivered(task, reason)
         if status not in ("done", "review") or not task.done_when:
             return self.task_changes.set_status(actor, task_id, status, reason)
-        if actor.id == task.assignee_id and previous != "review":
+        if is_mine and previous != "review":
             return self._deliver_here(actor, task, reason), previous
         task.require_writer(actor.id, self.workspace.registry.all())
         if _next_status(task, said_by_others=True) != status:

@@ -137,14 +137,16 @@ class Diffs(Service):
 
     records: DeliveryRecords
 
-    def of(self, task: Task, work: DeliveredWork | None = None) -> Difference:
-        """What a task changes, or would with this `work`. Raises `InvalidArguments` if nobody knows, and
-        `GitFailed`."""
+    def of(self, task: Task, work: DeliveredWork | None = None, *, now: bool = False) -> Difference:
+        """What a task changes, or would with this `work`; `now`: in a shared directory as its files are, not as they
+        were at the last report. Raises `InvalidArguments` if nobody knows, and `GitFailed`."""
         self._require_here(task)
         delivery = work or self.records.of(task)
         found = delivery if delivery is not None or task.final else self.records.look(task)
         if found is None:
-            return self._kept(task)
+            return self._kept(
+                task, (self._edited(task) if now else None) or self.workspace.files.read(self._path(task.id))
+            )
         if task.base is None and delivery is None:
             raise InvalidArguments("nothing_to_show", task_id=task.id, status=task.status)
         if task.base is None:
@@ -221,19 +223,27 @@ class Diffs(Service):
     def keep(self, task: Task) -> None:
         """Keeps the text of what the task's agent has edited for it in a shared directory, as its files are now, in
         place of what was kept before; at most `KEPT_BYTES`. Never raises: a report must not fail for it."""
+        if (text := self._edited(task)) is None:
+            return
+        try:
+            self.workspace.files.replace(self._path(task.id), text)
+        except Refusal as refusal:
+            logger.warning("what %s changes is not kept: %s", task.id, refusal)
+
+    def _edited(self, task: Task) -> bytes | None:
+        """What `keep` would write; None if nothing is known to be edited, or git refuses."""
         try:
             edited: Mapping[str | None, Sequence[str]] = self.contributions.ask("edited_for", task) or {}
             if not edited or self.records.workplaces.directory(str(task.assignee_id)) is not None:
-                return
+                return None
             for tree in dict.fromkeys(tree for tree in (tree_of(f"{working_directory()}/-"), self._tree) if tree):
-                paths = edited.get((root_commit(tree) or "")[:12])
-                if paths:
-                    self._keep(task, Path(tree), paths[:KEPT_FILES])
-                    return
+                if paths := edited.get((root_commit(tree) or "")[:12]):
+                    return self._text(task, Path(tree), paths[:KEPT_FILES])
         except (Refusal, OSError) as error:
-            logger.warning("what %s changes is not kept: %s", task.id, error)
+            logger.warning("what %s changes is not known: %s", task.id, error)
+        return None
 
-    def _keep(self, task: Task, tree: Path, paths: Sequence[str]) -> None:
+    def _text(self, task: Task, tree: Path, paths: Sequence[str]) -> bytes:
         base = commit_at(tree, format_time(task.started_at or task.created_at)) or head_of(tree)
         with with_files(tree, base, paths) as comparison:
             files = comparison.files(paths)
@@ -241,10 +251,9 @@ class Diffs(Service):
         facts: dict[str, Any] = {"at": format_time(self.clock()), "base": base}
         facts |= {"files": [asdict(file) for file in files]}
         facts |= {"kept": [len(text) for text in texts], "sizes": sizes}
-        self.workspace.files.replace(self._path(task.id), json.dumps(facts).encode() + b"\n" + b"".join(texts))
+        return json.dumps(facts).encode() + b"\n" + b"".join(texts)
 
-    def _kept(self, task: Task) -> Difference:
-        data = self.workspace.files.read(self._path(task.id))
+    def _kept(self, task: Task, data: bytes | None) -> Difference:
         try:
             head, _, text = (data or b"").partition(b"\n")
             facts = json.loads(head)

@@ -3,12 +3,11 @@ nobody has approved (docs/protocol.md, Approval)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.patterns import matcher
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.errors import Refusal
@@ -28,22 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Gate(Service):
-    """Asks for the review of tasks that need one because of what they change."""
+    """Says which tasks need a review because of what they change."""
 
     checks: Checks
     diffs: Diffs
     approvals: Approvals
 
-    def add_review(self, task: Task, work: DeliveredWork | None = None) -> Task:
-        """Makes a review one of the task's conditions, if somebody else has to look at what it delivers whatever they
-        are, and returns the task."""
-        if "proof" not in self.session.features or task.assignee_id is None:
-            return task
-        why = self.why(task, work)
-        if not why or reviews_in(task.done_when) or not self._has_reviewer(task.assignee_id):
-            return task
-        change = Change(by=task.assignee_id, at=self.clock())
-        return self.workspace.tasks.update(task.id, lambda found: found.gated(change, why))
+    def asks_for_review(self, task: Task, why: Mapping[str, Any]) -> bool:
+        """Whether a review becomes one of the task's conditions because of what it delivers (`why`)."""
+        if not why or task.assignee_id is None or reviews_in(task.done_when):
+            return False
+        return self._has_reviewer(task.assignee_id)
 
     def _has_reviewer(self, assignee_id: str) -> bool:
         return reviewer_of(REVIEW, assignee_id, self.workspace.registry.all()) is not None
@@ -55,8 +49,11 @@ class Gate(Service):
             return []
         return self.diffs.unseen(commit)
 
-    def why(self, task: Task, work: DeliveredWork | None) -> dict[str, Any]:
-        """Which `protected` files the task changes, and whether `checks_changed` since a person approved them."""
+    def why(self, task: Task, work: DeliveredWork | None = None) -> dict[str, Any]:
+        """Which `protected` files the task changes by this `work`, or by now, and whether `checks_changed` since a
+        person approved them; empty without `proof`."""
+        if "proof" not in self.session.features:
+            return {}
         protected = self._protected(task, work)
         changed = {"checks_changed": True} if task.checks and self.approvals.look().state != "approved" else {}
         return ({"protected": protected} if protected else {}) | changed
@@ -67,9 +64,7 @@ class Gate(Service):
             return []
         try:
             work = work or (None if task.final else records.look(task))  # it may have changed since the last report
-            if work is None and records.of(task) is None:
-                self.diffs.keep(task)
-            _, protected = ordered(self.diffs.of(task, work).files, patterns)
+            _, protected = ordered(self.diffs.of(task, work, now=True).files, patterns)
             return sorted(map(shown_path, protected | self._to_be_committed(task, patterns)))
         except Refusal:  # nobody knows what it changes: in a worktree that may be anything
             return ["?"] if records.workplaces.directory(str(task.assignee_id)) is not None else []

@@ -640,6 +640,28 @@ def change_test(worktree: Worktree, text: str) -> str:
     return commit(worktree, "tests/of.txt", text)
 
 
+def test_a_report_that_is_refused_makes_nothing_of_what_it_would_have_delivered(
+    services: Services, worktree: Worktree
+) -> None:
+    protect(services)
+    services.agents.registry.update("worker-a", commit="server")
+    task = begun(services)
+    (Path(worktree.path) / "tests").mkdir()
+    (Path(worktree.path) / "tests/of.txt").write_text("protected\n")
+    place = services.workspace.path / "tasks"
+    before = {path: path.read_bytes() for path in place.rglob("*.md")}
+    other = Seat(services, "worker-b")
+    other.call("report_task_completion", task_id=task.id, status="completed", message="mine now")
+    other.call("report_completed", task_id=task.id, result="success")
+    other.call("update_task_status", task_id=task.id, status="done")
+    assert services.deliveries.is_delivered(task)  # it would wait for a review
+    assert {path: path.read_bytes() for path in place.rglob("*.md")} == before
+    services.workspace.tasks.update(task.id, lambda found: replace(found, status="backlog", approval_status="rejected"))
+    head = git(worktree.path, "rev-parse", "HEAD")
+    Seat(services, "worker-a").call("report_completed", result="success", task_id=task.id)
+    assert git(worktree.path, "rev-parse", "HEAD") == head  # nothing was committed for it
+
+
 def test_a_protected_file_that_was_committed_between_two_tasks_waits_for_a_review(
     services: Services, worktree: Worktree, tmp_path: Path
 ) -> None:
