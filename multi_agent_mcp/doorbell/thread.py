@@ -64,7 +64,8 @@ class DoorbellThread:
     away for a moment with each attempt, so that the agent's server in a new pane rings.
 
     `prepare` runs first in the thread: it registers the pane, imports the modules that ringing needs, and returns the
-    fields of the session's pane, which replace those of the agent's record.
+    fields of the session's pane, which replace those of the agent's record. What it refuses may pass (tmux hangs, the
+    disk is full): then it runs again, after growing pauses.
     """
 
     def __init__(
@@ -82,6 +83,9 @@ class DoorbellThread:
         self._agent_id = agent_id
         self._purpose = purpose
         self._prepare = prepare
+        self._prepares_at: float | None = 0.0
+        """When to prepare, on the monotonic clock; None once that has succeeded."""
+        self._refusals = 0
         self._silence = silence
         self._remind = remind
         self._place: Mapping[str, Any] = {}
@@ -113,16 +117,30 @@ class DoorbellThread:
             self._lock.release()
 
     def _run(self) -> None:
-        try:
-            self._place = self._prepare()
-        except Refusal as refusal:
-            logger.warning("%s", refusal)
         deferrals = 0
         while not self._closing:
             self._wake.clear()
+            until_prepared = self._make_ready()
             pause, deferrals = self._attempt(deferrals)
-            pauses = [length for length in (pause, self._doorbell.notifications.due_after()) if length is not None]
+            due = (until_prepared, pause, self._doorbell.notifications.due_after())
+            pauses = [length for length in due if length is not None]
             self._sleep(min(pauses) if pauses else None)
+
+    def _make_ready(self) -> timedelta | None:
+        """Prepares if that is due; returns the pause until the next attempt, None once it has succeeded."""
+        if self._prepares_at is None:
+            return None
+        if (remaining := self._prepares_at - time.monotonic()) > 0:
+            return timedelta(seconds=remaining)
+        try:
+            self._place, self._prepares_at = self._prepare(), None
+        except Refusal as refusal:
+            if not self._refusals:
+                logger.warning("the doorbell is not ready, trying again: %s", refusal)
+            pause, self._refusals = self._later(self._refusals)
+            self._prepares_at = time.monotonic() + pause.total_seconds()
+            return pause
+        return None
 
     def _sleep(self, pause: timedelta | None) -> None:
         """Sleeps for a pause, or until woken; what begins to hold rings meanwhile, which no directory of the agent's

@@ -344,13 +344,14 @@ class Binding:
                 self._checking = None
 
     def _prepare(self) -> Mapping[str, Any]:
-        """Runs in the doorbell's thread: registers the pane, starts the watch. Returns `_place`."""
+        """Runs in the doorbell's thread, again after a refusal: starts the watch, registers the pane. Returns `_place`.
+        Raises `TmuxTimeout`, and `StorageError`."""
         agent_id = self._agent_id
         if agent_id is None:
             return self._place
-        self._place.update(self._register_pane(agent_id) or {})
-        if self._watch is not None:
+        if self._watch is not None and not self._watch.runs:
             self._start_watch(self._watch)
+        self._place.update(self._register_pane(agent_id) or {})
         return self._place
 
     def _start_watch(self, watch: Watch) -> None:
@@ -360,18 +361,15 @@ class Binding:
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
         live session, or a server of the other purpose, which keeps the registered pane while a program runs there.
-        None where this process does not run in the pane that its environment names, or tmux does not answer."""
+        None where this process does not run in the pane that its environment names. Raises `TmuxTimeout` while tmux does
+        not answer, and `StorageError`."""
         if self._pane is None:
             return None
         from multi_agent_mcp.doorbell.tmux.client import pane_place, runs_in
         from multi_agent_mcp.doorbell.tmux.snapshot import probe
         from multi_agent_mcp.doorbell.tmux.team_panes import USABLE
 
-        try:
-            place = pane_place(*self._pane) if runs_in(os.getpid(), self._pane) else None
-        except TmuxTimeout as silent:
-            logger.warning("pane %s is not registered: %s", self._pane.pane_id, silent)
-            return None
+        place = pane_place(*self._pane) if runs_in(os.getpid(), self._pane) else None
         if place is None:
             advice = f"name its own: multi-agent-mcp agent set {agent_id} --pane %N"
             logger.warning("this does not run in pane %s, which TMUX_PANE names; %s", self._pane.pane_id, advice)
@@ -381,7 +379,11 @@ class Binding:
         others = [session for session in sessions.live(agent_id) if session.id != own]
         served = sessions.served_purposes(agent_id)
         is_only = not others and (self.session is None or served <= {self.session.record.purpose})
-        if is_only or probe(self.services.agents.get(agent_id)) not in USABLE:
+        agent = self.services.agents.get(agent_id)
+        reason = None if is_only else probe(agent)
+        if reason == TmuxTimeout.code:
+            raise TmuxTimeout(socket_path=agent.socket_path)
+        if is_only or reason not in USABLE:
             self.services.agents.note(agent_id, **place)
         return place
 

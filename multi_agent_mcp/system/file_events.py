@@ -63,6 +63,11 @@ class Watch:
             self._observer.start()
         return self
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was entered."""
+        return self._observer is not None
+
     def __exit__(self, *_: object) -> None:
         if self._observer is not None:
             self._observer.stop()

@@ -141,6 +141,23 @@ async def test_a_server_registers_its_pane_although_another_session_lives_if_the
             await _registered(team, "worker-a", pane)
 
 
+async def test_a_server_whose_tmux_hung_when_it_began_registers_its_pane_later_and_rings(
+    team: Team, terminal: Terminal
+) -> None:
+    pane, tmux = terminal.pane(starts=True), int(terminal("display-message", "-p", "#{pid}"))
+    async with team.server(None, inside=pane) as worker:
+        os.kill(tmux, signal.SIGSTOP)
+        try:
+            await worker.call("authenticate", agent_id="worker-a", passkey=team.key("worker-a"))
+            (said,) = team.base.glob("server-*.stderr")
+            await eventually(lambda: "tmux" in said.read_text(encoding="utf-8"), "tmux has not answered")
+        finally:
+            os.kill(tmux, signal.SIGCONT)
+        await _registered(team, "worker-a", pane)
+        team.send("worker-a")
+        await eventually(lambda: pane.lines == [line()], "it is rung there")
+
+
 async def test_only_one_doorbell_is_outstanding_and_a_new_one_follows_the_reading(
     team: Team, terminal: Terminal
 ) -> None:

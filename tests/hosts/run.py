@@ -183,9 +183,14 @@ def _npm(cache: Path, package: str) -> bool:
     return done.returncode == 0
 
 
+def _directory(text: str) -> Path:
+    """The hosts are started elsewhere: the commands in it are named by whole paths."""
+    return Path(text).resolve()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/test-hosts", description=__doc__)
-    parser.add_argument("--cache", metavar="DIR", type=Path, default=REPOSITORY / ".cache" / "hosts")
+    parser.add_argument("--cache", metavar="DIR", type=_directory, default=REPOSITORY / ".cache" / "hosts")
     parser.add_argument("--host", choices=[host.name for host in HOSTS])
     only = "only scenarios whose title holds these words (or those of another --only)"
     parser.add_argument("--only", metavar="WORDS", action="append", default=[], help=only)
