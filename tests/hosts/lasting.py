@@ -12,8 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.host_config import HostConfigurations
 from multi_agent_mcp.server.tools import TOOLS
 from tests.end_to_end.chat_support import new_task, task_of
 from tests.end_to_end.literal import TEXTS, arguments_of, told_to_call
@@ -150,6 +152,17 @@ class LastingTeam:
         time.sleep(KEY_PAUSE_SECONDS)
         self.presses("Enter")
 
+    def compacts(self) -> None:
+        """A person has the host compact the conversation; waits until it has asked for a summary and is at rest."""
+        host, summaries = self.mind.host, self.summaries
+        self.at_rest()
+        self.presses("-l", "--", host.compacts)
+        wait_until(lambda: (host.offers or host.compacts) in self.screens, "its composer has the command")
+        time.sleep(KEY_PAUSE_SECONDS)
+        self.presses("Enter")
+        wait_until(lambda: self.summaries > summaries, "the host asks for a summary", PATIENCE_SECONDS)
+        self.at_rest()
+
     def presses(self, *keys: str) -> None:
         """A person presses keys in the worker's pane."""
         self.terminal("send-keys", "-t", str(self.team.services.agents.get("worker-a").pane_id), *keys)
@@ -160,7 +173,7 @@ class LastingTeam:
         return self.mind.summaries + self.model.asides
 
     def hosts_left(self) -> list[int]:
-        """The processes of the worker's host, without the tmux server and what we ask here."""
+        """The processes of the worker's host and our servers, without the tmux server and what we ask here."""
         program = self.mind.host.program
         words = (f"/node_modules/{program.package}", f"/.bin/{program.command}", "multi_agent_mcp")
         left = []
@@ -169,6 +182,19 @@ class LastingTeam:
                 line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
                 left += [pid] if any(word in line for word in words) else []
         return left
+
+    def given_to_hosts(self) -> str:
+        """The arguments and the environment of those processes."""
+        given = [Path(f"/proc/{pid}/{what}") for pid in self.hosts_left() for what in ("cmdline", "environ")]
+        return "\n".join(path.read_bytes().decode(errors="replace") for path in given if path.exists())
+
+    @property
+    def worker(self) -> Agent:
+        return self.team.services.agents.get("worker-a")
+
+    @property
+    def configurations(self) -> HostConfigurations:
+        return self.team.services.host_configurations
 
     @property
     def states(self) -> list[str]:

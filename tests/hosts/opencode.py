@@ -23,7 +23,8 @@ class OpenCode(Host):
     name = "opencode"
     program = Program("opencode-ai", "1.18.33", "opencode")
     quit = "/exit"
-    fills = True
+    compacts, fills = "/compact", True
+    offers = "Compact session"  # it takes the command from its menu alone
     dialog = "Permission required"
     command = "opencode {mcp_config}"
     lacks = frozenset({"arguments", "waker", "queue", "trust", "stop"})

@@ -203,9 +203,7 @@ def _compact(team: LastingTeam, mind: WorkingModel, point: Point) -> int:
     if point.when == FULL:
         return next(number for number, request in enumerate(team.model.requests) if request is mind.stopped) + 1
     team.at_rest()
-    since, summaries = len(team.model.requests), team.summaries
-    team.types(mind.host.compacts)
-    wait_until(lambda: team.summaries > summaries, "the host asks for a summary", PATIENCE_SECONDS)
-    team.at_rest()
+    since = len(team.model.requests)
+    team.compacts()
     team.types(GO_ON)
     return since

@@ -29,7 +29,7 @@ from tests.hosts.ruled import RULED_SCENARIOS, RuledScenario
 from tests.hosts.sandboxed import SANDBOXED_SCENARIOS, SandboxedScenario
 from tests.hosts.scenarios import SCENARIOS, Scenario
 from tests.hosts.stage import Host
-from tests.hosts.stated import STATED_SCENARIOS
+from tests.hosts.stated import FOLLOWING, STATED_SCENARIOS
 from tests.hosts.worktrees import WorktreesScenario
 
 AnyScenario = (
@@ -56,7 +56,8 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # no host is left behind
     hosts = [host for host in HOSTS if options.host in (None, host.name)]
-    needed = dict.fromkeys([*hosts, *(PARTNERS[host.name] for host in hosts if host.name in PARTNERS)])
+    partners = [other[host.name] for other in (PARTNERS, FOLLOWING) for host in hosts if host.name in other]
+    needed = dict.fromkeys([*hosts, *partners])
     binaries = install(needed, options.cache, latest=options.latest)
     rows = []
     for host in hosts:

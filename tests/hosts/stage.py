@@ -61,6 +61,8 @@ class Host(ABC):
     """Its `command` in team.yaml."""
     compacts = ""
     """The input that has it compact the conversation."""
+    offers = ""
+    """Text of the menu that has to be open before it takes that input."""
     answers_shown = 1
     """How often its model sees a tool's answer: as text, and as structured content."""
     fills = False
