@@ -74,19 +74,36 @@ def text_of(argument: str) -> str:
     return sys.stdin.read() if argument == "-" else argument
 
 
-def delivery_lines(sent: Sent, texts: Texts) -> Iterator[str]:
+def delivery_lines(context: SessionContext, sent: Sent) -> Iterator[str]:
     """Yields the message's id, then a line with the delivery to each receiver."""
     yield sent.message_id
     for agent_id, delivery in sent.delivery.items():
-        yield delivery_line(agent_id, delivery, texts)
+        yield delivery_line(context, agent_id, delivery)
 
 
-def delivery_line(agent_id: str, delivery: Delivery, texts: Texts) -> str:
-    """Returns the line that says whether an agent was rung."""
-    key = f"sent.{delivery.reason}"
-    if key not in texts:
+def delivery_line(context: SessionContext, agent_id: str, delivery: Delivery) -> str:
+    """Returns the line that says whether an agent was rung, and how one that does not run is started."""
+    from multi_agent_mcp.domain.delivery import LIFELESS
+
+    texts, key = context.texts, f"sent.{delivery.reason}"
+    if delivery.state == "stored" and delivery.reason in LIFELESS and (starts := _starts(context.services, agent_id)):
+        key = starts
+    elif key not in texts:
         key = f"sent.{delivery.state}" if delivery.reason is None else f"sent.{delivery.state}_because"
     return texts(key, agent_id=agent_id, reason=texts.words_of(delivery.reason or ""))
+
+
+def _starts(services: Services, agent_id: str) -> str | None:
+    """Returns the key of the text that says who starts this agent; None if it has no command, or runs without a
+    pane."""
+    from multi_agent_mcp.domain.agent import PURPOSES
+    from multi_agent_mcp.domain.slot import Slot
+
+    if services.agents.get(agent_id).command is None or services.sessions.alive(agent_id):
+        return None
+    missing, slots = services.missing_sessions, [Slot(agent_id, purpose) for purpose in PURPOSES]
+    is_awaited = any(slot in slots and not missing.is_down(slot) for slot in missing.needed())
+    return "sent.supervisor_starts" if is_awaited and services.supervision.is_running() else "sent.up_starts"
 
 
 def unverified(message: Mapping[str, Any], texts: Texts) -> str:

@@ -116,7 +116,7 @@ def send(
         sent = services.conversations.say(context.me, conversation, draft)
     else:
         sent = services.messages.send(context.me, draft)
-    context.answer(sent.as_answer(), [*delivery_lines(sent, context.texts), *_first_hint(context)])
+    context.answer(sent.as_answer(), [*delivery_lines(context, sent), *_first_hint(context)])
 
 
 def _first_hint(context: SessionContext) -> Iterator[str]:
@@ -139,7 +139,7 @@ def reply(context: SessionContext, message_id: str, text: str) -> None:
     sent, conversation = services.human_conversations.reply(me, message_id, text_of(text))
     services.reading.answered(me, services.human_conversations.message_to(me, message_id))
     where = conversation.id if conversation is not None else None
-    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(sent, context.texts))
+    context.answer({**sent.as_answer(), "conversation_id": where}, delivery_lines(context, sent))
 
 
 @click.command()
@@ -380,7 +380,7 @@ def start(context: SessionContext, agent: str, text: str, purpose: str | None, t
     """
     conversation, sent = context.services.human_conversations.start(context.me, agent, text_of(text), purpose, task)
     facts = {"conversation_id": conversation.id, "status": conversation.status, "task_id": conversation.task_id}
-    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(sent, context.texts)])
+    context.answer({**facts, **sent.as_answer()}, [conversation.id, *delivery_lines(context, sent)])
 
 
 @conversation.command()
@@ -395,7 +395,7 @@ def say(context: SessionContext, conversation_id: str, text: str) -> None:
     from multi_agent_mcp.services.validation import Draft
 
     sent = context.services.conversations.say(context.me, conversation_id, Draft(content=text_of(text)))
-    context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(sent, context.texts))
+    context.answer({"conversation_id": conversation_id, **sent.as_answer()}, delivery_lines(context, sent))
 
 
 @conversation.command()

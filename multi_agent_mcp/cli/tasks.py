@@ -118,10 +118,10 @@ def add(
     for notice in context.services.derived_notices.announced(task):
         ring = _ring_of(context, notice)
         answer["delivery"] = {notice.target_agent_id: ring.state}
-        lines.append(delivery_line(notice.target_agent_id, ring, context.texts))
+        lines.append(delivery_line(context, notice.target_agent_id, ring))
     if assignee is not None and task.assignee_id is None:
         answer["delivery"] = {assignee: UNTAKEN}
-        lines.append(delivery_line(assignee, Delivery(UNTAKEN), context.texts))
+        lines.append(delivery_line(context, assignee, Delivery(UNTAKEN)))
     context.answer(answer, lines)
 
 
@@ -370,7 +370,7 @@ def send_task(
     assigned = services.task_creation.send(context.me, agent, title, text_of(content), priority, conditions)
     texts = context.texts
     waits = [texts("task.waits", owner_id=context.me.id, agent_id=agent)] if assigned.waiting else []
-    context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(assigned.sent, texts), *waits])
+    context.answer(assigned.as_answer(), [assigned.task.id, *delivery_lines(context, assigned.sent), *waits])
 
 
 @click.group()
@@ -485,7 +485,7 @@ def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -
     what = notice.action if notice.task_id or notice.action in ("pause", "resume") else "no_task"
     texts = context.texts
     ring = _ring_of(context, notice)
-    line = delivery_line(agent_id, ring, texts)
+    line = delivery_line(context, agent_id, ring)
     if ring.state != "queued" and (away := _away_home(context, agent_id)) is not None:
         ring, line = Delivery("stored", "machine_away"), texts("interrupt.later", agent_id=agent_id, machine=away)
     answer |= {"state": ring.state, "reason": ring.reason}

@@ -51,6 +51,10 @@ class Pauses(NamedTuple):
 
 OFFLINE = "offline"
 """The state of the screen of a host that cannot reach its model, and the reason to ring nobody there."""
+LIFELESS = frozenset(
+    {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
+)
+"""Reasons for which a pane cannot be seen that mean that no agent runs there."""
 NAMED = 200
 """The most items that a log entry names. For more, the time of the newest is recorded, so that no entry holds a hundred
 thousand ids."""

@@ -17,10 +17,6 @@ DIALOG = "dialog"
 """The state of a host's screen that asks a person anything else."""
 BUSY = "busy"
 """The state of the screen of a host that works."""
-LIFELESS = frozenset(
-    {"no_pane", "pane_gone", "pane_changed", "pane_dead", "tmux_gone", "tmux_restarted", "no_tmux", "shell"}
-)
-"""Reasons for which a pane cannot be seen that mean that no agent runs there."""
 PANE_PATIENCE = timedelta(seconds=60)
 """How long a pane may be in a bad state: a starting host has no server yet, a server may be restarted."""
 

@@ -361,8 +361,8 @@ class Binding:
     def _register_pane(self, agent_id: str) -> Mapping[str, Any] | None:
         """Returns the fields of this process's pane, and writes them into `agents.json` unless the agent has another
         live session, or a server of the other purpose, which keeps the registered pane while a program runs there.
-        None where this process does not run in the pane that its environment names. Raises `TmuxTimeout` while tmux does
-        not answer, and `StorageError`."""
+        None where this process does not run in the pane that its environment names. Raises `TmuxTimeout` while tmux
+        does not answer, and `StorageError`."""
         if self._pane is None:
             return None
         from multi_agent_mcp.doorbell.tmux.client import pane_place, runs_in

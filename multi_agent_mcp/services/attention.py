@@ -14,10 +14,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from multi_agent_mcp.domain.agent import Agent, by_server, waking_tmux
+from multi_agent_mcp.domain.delivery import LIFELESS
 from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.question import asking_order
 from multi_agent_mcp.domain.reviews import open_reviews
-from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LIFELESS, LOGIN, PaneLook
+from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LOGIN, PaneLook
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal

@@ -754,6 +754,7 @@ ELSEWHERE: Mapping[str, str] = {
     **by(
         f"{ON_WINDOWS}_windows_helps",
         *("error.attach_no_team", "error.attach_no_window", "repair.put_down", "repair.pane", "attention:ended"),
+        "sent.up_starts",
     ),
     **by(
         f"{ON_WINDOWS}_options_of_a_persons_tmux_helps",

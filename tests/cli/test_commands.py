@@ -37,6 +37,21 @@ def test_a_task_is_added_moved_assigned_and_shown(ask: Ask, run: Run) -> None:
     assert run("task", "assign", task_id).stdout == f"{task_id}: worker-a → nobody\n"
 
 
+def test_who_writes_to_an_agent_that_does_not_run_is_told_who_starts_it(ask: Ask, run: Run, session: Path) -> None:
+    by_hand = "stored; worker-a was not rung: It has no pane to ring in"
+    by_up = "stored; worker-a was not rung, as it does not run: multi-agent-mcp up worker-a starts it, and it gets this"
+    by_supervisor = "stored; worker-a does not run: the supervisor starts it for this"
+    assert run("send", "worker-a", "hello").stdout.splitlines()[1].startswith(by_hand)
+    ask("agent", "set", "worker-a", "--command", "cat")
+    task = ("task", "add", "Dig", "--assignee", "worker-a")
+    assert " ".join(run(*task).stdout.split()[1:]).startswith(by_up)
+    services = open_session(session.parent, session.name)
+    services.supervision.begin()
+    assert " ".join(run(*task).stdout.split()[1:]) == by_supervisor
+    services.missing_sessions.put_down("worker-a")
+    assert " ".join(run(*task).stdout.split()[1:]).startswith(by_up)
+
+
 def test_a_message_is_sent_from_standard_input_read_and_traced(ask: Ask, run: Run) -> None:
     sent = run("send", "admin", "-", "--subject", "Hello", input="two\nlines\n")
     message_id = sent.stdout.splitlines()[0]

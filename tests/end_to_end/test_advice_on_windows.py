@@ -61,7 +61,9 @@ def test_what_is_said_of_windows_helps(bare: Team, terminal: Terminal) -> None:
     # one whose program has ended
     os.kill(int(terminal("display-message", "-p", "-t", pane(team), "#{pane_pid}")), signal.SIGKILL)
     wait_until(lambda: attention(team, "ended"), "its end is seen")
-    follow(team, attention(team, "ended")[0].command, "up worker-a", *up)
+    said = team.run("send", "worker-a", "hello").stdout
+    assert attention(team, "ended")[0].command == "multi-agent-mcp up worker-a"
+    follow(team, said, "up worker-a", *up)
     assert attention(team, "ended") == []
 
 

@@ -15,9 +15,8 @@ from datetime import timedelta
 from functools import partial
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.delivery import MANY, About, Delivery
+from multi_agent_mcp.domain.delivery import LIFELESS, MANY, About, Delivery
 from multi_agent_mcp.domain.dialog import Answered, Dialog
-from multi_agent_mcp.domain.stuck import LIFELESS
 from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.doorbell.channel import LINE_GONE, Channel, sanitized
 from multi_agent_mcp.doorbell.tmux import typing

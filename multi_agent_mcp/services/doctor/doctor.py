@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, by_server, sharing_panes, superiors, waking_tmux
+from multi_agent_mcp.domain.delivery import LIFELESS
 from multi_agent_mcp.domain.message import public_key
 from multi_agent_mcp.domain.proof import checks_in
 from multi_agent_mcp.domain.question import parked_by
-from multi_agent_mcp.domain.stuck import DIALOG, LIFELESS
+from multi_agent_mcp.domain.stuck import DIALOG
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
