@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.system.git import plain_environment
 
 CHILD = Path(__file__).with_name("bounded_child.py")
 LOOK_SECONDS = 0.1
@@ -37,9 +37,9 @@ class Ended:
 
 
 def cleaned_environment(**added: str) -> dict[str, str]:
-    """The environment of a check: ours without our own variables, which name passkeys and agents, and without those of
-    terminals; `added` are ids."""
-    ours = child_environment().items()
+    """The environment of a check: ours without our own variables, which name passkeys and agents, without those of
+    terminals, and without those that would lead git elsewhere; `added` are ids."""
+    ours = plain_environment().items()
     own = {name: value for name, value in ours if not name.startswith(OURS) and name not in TERMINALS}
     return {**own, **{f"{OURS}{name}": value for name, value in added.items()}}
 

@@ -21,7 +21,7 @@ _ELSEWHERE = frozenset(
     for name in (
         *("DIR", "WORK_TREE", "INDEX_FILE", "COMMON_DIR", "PREFIX", "NAMESPACE", "OBJECT_DIRECTORY", "SHALLOW_FILE"),
         *("ALTERNATE_OBJECT_DIRECTORIES", "QUARANTINE_PATH", "GRAFT_FILE", "REPLACE_REF_BASE", "CEILING_DIRECTORIES"),
-        *("LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS"),
+        *("LITERAL_PATHSPECS", "GLOB_PATHSPECS", "NOGLOB_PATHSPECS", "ICASE_PATHSPECS", "CONFIG"),
     )
 )
 """Variables that would lead git away from the directory that it is called for, or give paths another meaning; some are

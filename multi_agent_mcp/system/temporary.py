@@ -6,14 +6,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from multi_agent_mcp.domain.patterns import matcher, patterns_of
 from multi_agent_mcp.domain.text import some
 from multi_agent_mcp.system.commits import shown_name
 from multi_agent_mcp.system.files import storage_errors
-from multi_agent_mcp.system.git import NO_HOOKS, clear_worktree, git
+from multi_agent_mcp.system.git import NO_HOOKS, Git, clear_worktree, git
 from multi_agent_mcp.system.other_files import read_external
+from multi_agent_mcp.system.work_state import true_kinds
 from multi_agent_mcp.system.working_tree import aside_of, files_of, remove_aside, set_aside
 
 INCLUDED = ".worktreeinclude"
@@ -28,12 +30,13 @@ def temporary_of(tree: Path, agent_id: str) -> Path:
 
 @contextmanager
 def checked_out(tree: Path, path: Path, commit: str) -> Iterator[None]:
-    """A temporary worktree of this commit at `path`, on no branch; what a killed process left in its place goes first.
-    Runs no hook. Raises `GitFailed`, `StorageError`."""
+    """A temporary worktree of this commit at `path`, on no branch, with the files that a sparse checkout in `tree` has;
+    what a killed process left in its place goes first. Runs no hook. Raises `GitFailed`, `StorageError`."""
     clear_temporary(tree, path)
     quiet = (*NO_HOOKS, "-c", "advice.detachedHead=false")
+    call: Git = partial(git, tree, *quiet)
     try:
-        git(tree, *quiet, "worktree", "add", "--quiet", "--detach", str(path), commit)
+        call("worktree", "add", "--quiet", "--detach", str(path), commit, **true_kinds(path.parent))
         yield
     finally:
         clear_temporary(tree, path)

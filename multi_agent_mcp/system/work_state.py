@@ -34,6 +34,13 @@ HASHED_BYTES = 16 << 20
 UNCHANGED = hashlib.sha256().hexdigest()
 """The digest of no difference."""
 
+_KINDS = {"core.fileMode": "true", "core.symlinks": "true", "core.ignoreCase": "false"}
+_TRUE_KINDS = {
+    "GIT_CONFIG_COUNT": str(len(_KINDS)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, key in enumerate(_KINDS)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(_KINDS.values())},
+}
+
 Update = Callable[[bytes], object]
 
 
@@ -70,7 +77,25 @@ def _of_repository(top: Path, outside: Sequence[Path], depth: int = 0) -> WorkSt
     see (`_hidden_rules`), or to show in place of something else (git-replace(1)), is looked at here, and so are
     submodules. Raises as `_output`, and `GitFailed`."""
     with fresh_index(top) as where:
-        return _compared(top, outside, depth, where)
+        return _compared(top, outside, depth, {**where, **true_kinds(top)})
+
+
+def true_kinds(top: Path) -> dict[str, str]:
+    """The variables for calls of git that see which files are programs or links, and the case of names, although the
+    repository's configuration says that the file system does not keep that; none where it may be right. A file without
+    a name (open(2), `O_TMPFILE`) tells, so only on Linux."""
+    try:
+        probe = os.open(top, os.O_TMPFILE | os.O_RDWR, 0o600)
+    except (OSError, AttributeError):
+        return {}
+    try:
+        os.fchmod(probe, 0o700)
+        keeps_modes = os.fstat(probe).st_mode & 0o777 == 0o700
+    except OSError:
+        keeps_modes = False
+    finally:
+        os.close(probe)
+    return _TRUE_KINDS if keeps_modes else {}
 
 
 def _compared(top: Path, outside: Sequence[Path], depth: int, where: Mapping[str, str]) -> WorkState:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ async def test_a_check_ends_with_its_server_and_the_next_one_runs_it_again(
 ) -> None:
     task_id = begun(proven, "slow")
     pid = work / "pid"
-    async with proven.server("worker-a", env={"MULTI_AGENT_MCP_NOTE": "x"}, cwd=tree) as worker:
+    async with proven.server("worker-a", env={"MULTI_AGENT_MCP_NOTE": "x", "GIT_DIR": "/nowhere"}, cwd=tree) as worker:
         await worker.call("get_next_action")
         proven.services.deliveries.deliver(proven.services.agents.get("worker-a"), task_id, "ready")
         await eventually(pid.exists, "the check runs")
@@ -96,7 +97,7 @@ async def test_a_check_ends_with_its_server_and_the_next_one_runs_it_again(
         (work / "pipe").write_text("go on\n")
         await eventually(lambda: proven.ask("task", "show", task_id)["task"]["status"] == "done", "it is done")
         assert actions(await worker.call("get_notifications")) == ["check_passed"]
-    assert not [line for line in (work / "env").read_text().splitlines() if "PASSKEY" in line or "NOTE" in line]
+    assert not [line for line in (work / "env").read_text().splitlines() if re.search("PASSKEY|NOTE|GIT_DIR", line)]
 
 
 async def test_checks_run_in_the_agents_worktree_and_their_receipt_names_its_commit(bare: Team) -> None:

@@ -25,6 +25,7 @@ def repository(tmp_path: Path) -> Path:
     place = tmp_path / "repository"
     (place / "part").mkdir(parents=True)
     (place / "a.txt").write_text("a\n")
+    (place / "link").symlink_to("a.txt")
     (place / ".gitignore").write_text("*.log\n")
     git(place, "init", "-q")
     git(place, "add", "-A")
@@ -125,10 +126,28 @@ def _remove_assumed(place: Path) -> None:
     (place / "a.txt").unlink()
 
 
+def _untold_mode(place: Path) -> None:
+    git(place, "config", "core.fileMode", "false")
+    _mode(place)
+
+
+def _untold_link(place: Path) -> None:
+    git(place, "config", "core.symlinks", "false")
+    target = (place / "link").readlink()
+    (place / "link").unlink()
+    (place / "link").write_text(str(target))
+
+
+def _untold_case(place: Path) -> None:
+    git(place, "config", "core.ignoreCase", "true")
+    (place / "A.txt").write_text("a\n")
+
+
 HIDING = [_hide_from_git, _hide_by_a_setting, _hide_for_this_user, _hide_itself]
 FORGED = [_forge_the_index, _remove_skipped, _remove_assumed]
 UNCOMMITTED = [_edit, _add, _assume_unchanged, _look_elsewhere, _set_back, *FORGED]
-CHANGES = [*UNCOMMITTED, *HIDING, _replace, _commit, _mode]
+UNTOLD = [_untold_mode, _untold_link, _untold_case] if hasattr(os, "O_TMPFILE") else []
+CHANGES = [*UNCOMMITTED, *HIDING, *UNTOLD, _replace, _commit, _mode]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -211,6 +230,12 @@ def test_an_index_is_made_again_without_a_hook_and_leaves_nothing(repository: Pa
 
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def test_it_is_asked_for_the_settings_that_git_has(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _look_elsewhere(repository)
+    monkeypatch.setenv("GIT_CONFIG", os.devnull)  # git-config(1)
+    assert uncommitted(repository) == ["a.txt"]
 
 
 def test_an_order_of_files_that_is_missing_keeps_nobody_from_looking(repository: Path) -> None:
@@ -371,7 +396,7 @@ def test_a_temporary_worktree_is_of_the_commit_and_leaves_nothing(repository: Pa
     for _ in range(2):
         with checked_out(repository, place, head):
             assert state_of(place).is_clean_at(head)
-            assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "a.txt"]
+            assert sorted(path.name for path in place.iterdir()) == [".git", ".gitignore", "a.txt", "link"]
             (place / "left.txt").write_text("x")
         assert not place.exists()
     with checked_out(repository, place, head), checked_out(repository, place, head):  # as after kill -9

@@ -99,8 +99,9 @@ class Site:
         self._tree = self._tree or top
         path = temporary_of(self._tree, self.agent_id)
         self.own.close()
-        self.own.enter_context(checked_out(self._tree, path, str(self.commit)))
-        if (project := tree_of(str(self.root))) is not None:
+        project = tree_of(str(self.root))  # whose sparse checkout counts, not the agent's
+        self.own.enter_context(checked_out(Path(project or self._tree), path, str(self.commit)))
+        if project is not None:
             copy_included(Path(project), path, but=self.root)
         self.directory = path / within
 

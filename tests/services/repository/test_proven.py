@@ -581,6 +581,30 @@ def test_a_forged_index_does_not_prove_a_commit_that_was_not_checked(services: S
     assert (again(services, task).status, receipt.passed, receipt.elsewhere) == ("in_progress", False, "")
 
 
+@pytest.mark.parametrize("way", ["sparse-checkout", "core.symlinks"])
+def test_a_check_elsewhere_has_the_files_of_the_commit_whatever_the_agent_s_worktree_has(
+    services: Services, worktree: Worktree, way: str
+) -> None:
+    """A failing test that is left out, and a link that is a file."""
+    place = Path(worktree.path)
+    services.workspace.settings_path.write_text("checks: {tests: 'test ! -e bad.txt && test ! -L link'}\n")
+    services.approvals.approve()
+    if way == "core.symlinks":
+        (place / "link").symlink_to("nowhere")
+    else:
+        (place / "bad.txt").write_text("bad\n")
+    git(place, "add", "-A")
+    commit(worktree, "a.txt", "good\n")
+    task = begun(services, "tests")
+    if way == "core.symlinks":
+        git(place, "config", "core.symlinks", "false")
+        (place / "link").unlink()
+        (place / "link").write_text("nowhere")
+    else:
+        git(place, "sparse-checkout", "set", "--no-cone", "/*", "!/bad.txt")
+    assert says_done(services, task, place).check == "failed"
+
+
 def test_lines_of_a_hostile_title_and_file_stay_quoted_in_a_conflict_s_mail(
     services: Services, project: Path, worktree: Worktree
 ) -> None:
