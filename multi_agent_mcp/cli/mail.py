@@ -111,7 +111,7 @@ def send(
     if when_idle:
         if to is None or to_everybody:
             context.wrong_use("when_idle_for_one")
-        services.contributions.ask("await_idle", context.me, to)
+        services.contributions.ask("await_idle", context.me, to, print_error)
     if conversation is not None:
         sent = services.conversations.say(context.me, conversation, draft)
     else:

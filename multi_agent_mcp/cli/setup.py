@@ -57,6 +57,10 @@ SCRIPTED = "{{python}} -E {{examples}}/agents/{role}.py"
 """The command of a scripted agent."""
 
 
+SETTABLE = ("host", "command", "name", "skills")
+"""What `agent set` changes of what `init` keeps."""
+
+
 def write_team(path: Path, name: str, language: str, agents: list[NewAgent]) -> None:
     """Writes a team.yaml with comments, which belongs to the project and holds no secret. Raises `StorageError`, also
     if the file exists by now."""
@@ -201,7 +205,9 @@ class Made:
         for name, keys in update.kept.items():
             told = name in update.told_before
             if name in self.agents and not told:
-                yield texts("init.kept", name=name, keys=", ".join(keys))
+                settable = ", ".join(key for key in keys if key in SETTABLE)
+                text = "init.kept_settable" if settable else "init.kept"
+                yield texts(text, name=name, keys=", ".join(keys), settable=settable)
             elif not told and (commented := [key for key in keys if key not in update.unnamed]):
                 yield texts("init.settings_kept", name=name, keys=", ".join(commented))
         if update.unnamed:

@@ -22,7 +22,7 @@ from multi_agent_mcp.pool.watches import OF_AGENTS, OF_TASKS
 from multi_agent_mcp.programs import child_environment
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.pool.circles import Circle, Circles
+    from multi_agent_mcp.pool.circles import Circles
     from multi_agent_mcp.pool.leases import CommandLease, Leases
     from multi_agent_mcp.wiring import Services
 
@@ -133,11 +133,7 @@ def when(context: SessionContext, target: str, state: str, command: tuple[str, .
 
     Example: `multi-agent-mcp when worker-a available`
     """
-
-    def told(circle: Circle) -> None:
-        print_error(context.texts("lease.circle", circle=circle.words(context.texts)))
-
-    reached = context.services.watches.await_state(target, state, read_environment().agent, told)
+    reached = context.services.watches.await_state(target, state, read_environment().agent, print_error)
     if reached == state and command:
         try:
             code = subprocess.run(command, env=child_environment(), check=False).returncode

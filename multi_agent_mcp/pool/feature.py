@@ -21,6 +21,7 @@ FREE = Feature(
     kinds=(OFFERS, WATCHES),
     topics={"offers": "messages"},
     services={
+        "awake": ".pool.awake:AwakeTime",
         "free": ".pool.free:Free",
         "items": ".pool.items:Items",
         "offers": ".pool.offers:Offers",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.services.team.limited import LimitedAgents
 
 ANY = "@any"
+KINDS = (*(f"@{role}" for role in ROLES), ANY)
 Suits = Callable[[Agent], bool]
 
 
@@ -38,15 +39,19 @@ class Free(Service):
 
     def meant(self, sender_id: str, to: str) -> list[Agent]:
         """The agents that `@role` means, or `@any`: those below the sender. Raises `AgentNotFound` if there is none."""
-        agents, role = self.agents.all(), to.removeprefix("@")
-        found = [
-            agent
-            for agent in agents.values()
-            if agent.id != sender_id and (agent.role == role if to != ANY else self._is_below(agent.id, sender_id))
-        ]
-        if not found or (to != ANY and role not in ROLES):
-            raise AgentNotFound("nobody_of_that_kind", receiver=f"{to:.60}")
+        found = self._others(sender_id, to) if to in KINDS else []
+        if not found:
+            kinds = ", ".join(kind for kind in KINDS if self._others(sender_id, kind))
+            key, facts = ("nobody_of_that_kind", {"kinds": kinds}) if kinds else ("nobody_of_any_kind", {})
+            raise AgentNotFound(key, receiver=f"{to:.60}", **facts)
         return found
+
+    def _others(self, sender_id: str, to: str) -> list[Agent]:
+        return [
+            agent
+            for agent in self.agents.all().values()
+            if agent.id != sender_id and (self._is_below(agent.id, sender_id) if to == ANY else f"@{agent.role}" == to)
+        ]
 
     def first(self, sender_id: str, to: str, suits: Suits) -> Agent | None:
         """The one of them that is free, suits, and has the shortest queue; None while nobody is. Agents come before
@@ -89,7 +94,7 @@ class Free(Service):
 
     def _is_let(self, agent: Agent) -> bool:
         """Whether nothing keeps the agent from work: no limit, no pause, no removal."""
-        if self.agents.is_leaving(agent.id) or self.limited.of(agent.id) is not None:
+        if self.agents.is_leaving(agent.id) or self.limited.now(agent.id) is not None:
             return False
         return self.derived_notices.pause_of(agent.id) is None
 

@@ -30,6 +30,7 @@ from multi_agent_mcp.store.records import claim
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.pool.awake import AwakeTime
     from multi_agent_mcp.pool.free import Free
     from multi_agent_mcp.pool.items import Items
     from multi_agent_mcp.pool.watches import Watches
@@ -58,6 +59,7 @@ class Offers(Service):
     items: Items
     messages: Messages
     watches: Watches
+    awake: AwakeTime
 
     @cached_property
     def open(self) -> Collection[Offer]:
@@ -187,7 +189,7 @@ class Offers(Service):
     def _end(self, offer: Offer, item: Item | None) -> None:
         """Ends the offer of what has come to somebody else, or is over, or was never written."""
         now, taker = self.clock(), None if item is None else taker_of(item) or None
-        if item is not None or now - offer.created_at >= WRITTEN_WITHIN:
+        if item is not None or abs(now - offer.created_at) >= WRITTEN_WITHIN:
             at = now if taker else None
             self.open.update(offer.id, lambda found: replace(found, taken_by=taker, taken_at=at).handed(now))
 
@@ -202,12 +204,13 @@ class Offers(Service):
 
     def _tell_of_rest(self) -> None:
         """Notifies the sender of each offer that nobody has taken for `limits.return_minutes`."""
-        minutes = self.session.settings.limits.return_minutes
-        now = self.clock()
-        for offer in self.open.open() if minutes else ():
-            if offer.taken_by is None and now - offer.created_at >= timedelta(minutes=minutes):
-                notice = not_taken_notice(offer, offer.created_at + timedelta(minutes=minutes))
-                with suppress(Refusal):
+        if not (minutes := self.session.settings.limits.return_minutes):
+            return
+        with suppress(Refusal):
+            times = self.awake.look()
+            for offer in self.open.open():
+                if offer.taken_by is None and times.now - times.of(offer.created_at) >= minutes * 60:
+                    notice = not_taken_notice(offer, offer.created_at + timedelta(minutes=minutes))
                     self.free.derived_notices.writer.put_new(notice, f"notice.{NOT_TAKEN}")
 
     def taken(self, item_id: str) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
+    from multi_agent_mcp.pool.awake import AwakeTime, Uptimes
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
     from multi_agent_mcp.services.overview.missing_sessions import MissingSessions
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 WORK_RETURNED = "work_returned"
 """The action of the notifications that a task came back, to a superior and to the agent that had it."""
 SYSTEM = "system"
-LOOK_EVERY = timedelta(seconds=10)
+LOOK_EVERY = 10.0
+"""In seconds."""
+LOOKED_AT = 20
+"""How many ended sessions of an agent are looked at for the last end: their order is by a clock that may be set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,29 +51,30 @@ class ReturnTask(TaskChange):
 class Returns(Service):
     """Takes tasks in progress from agents that have had no server for `limits.return_minutes`."""
 
+    awake: AwakeTime
     sessions: Sessions
     derived_notices: DerivedNotices
     missing_sessions: MissingSessions
     hand_offs: HandOffs
     workplaces: Workplaces
     operations: Operations
-    _looked_at: datetime | None = field(default=None, init=False)
+    _looked_at: float | None = field(default=None, init=False)
 
     def look(self) -> None:
         """Takes back what has to be, every few seconds. Never raises: the next look tries again."""
-        minutes, now = self.session.settings.limits.return_minutes, self.clock()
-        patience = timedelta(minutes=minutes)
-        if not minutes:
+        patience = self.session.settings.limits.return_minutes * 60
+        if not patience:
             return
-        if self._looked_at is not None and timedelta(0) <= now - self._looked_at < min(LOOK_EVERY, patience / 4):
-            return
-        self._looked_at = now
         with suppress(Refusal):
+            times = self.awake.look()
+            if self._looked_at is not None and 0 <= times.now - self._looked_at < min(LOOK_EVERY, patience / 4):
+                return
+            self._looked_at = times.now
             for task in [task for task in self.workspace.tasks.open() if _is_in_hand(task)]:
                 agent = self.workspace.registry.active().get(str(task.assignee_id))
                 if agent is not None and self._has_left(agent):
                     self.sessions.recover(agent.id)  # so that a session that was killed has an end
-                    if self._is_away(agent, task, patience):
+                    if self._is_away(agent, task, patience, times):
                         self._take_back(agent, task)
 
     def _has_left(self, agent: Agent) -> bool:
@@ -78,21 +83,24 @@ class Returns(Service):
             return False
         return not self.missing_sessions.is_down(Slot(agent.id, "task"))
 
-    def _is_away(self, agent: Agent, task: Task, patience: timedelta) -> bool:
-        """Whether the agent, which had a server, has had none for so long, counting only time in which others of the
-        team had one."""
-        last = self.workspace.sessions.closed(agent.id, limit=1)
-        if not last or last[0].ended_at is None:
+    def _is_away(self, agent: Agent, task: Task, patience: float, times: Uptimes) -> bool:
+        """Whether the agent, which had a server, has had none for so many seconds, counting only time in which others
+        of the team had one."""
+        ended = [at for one in self.workspace.sessions.closed(agent.id, limit=LOOKED_AT) if (at := one.ended_at)]
+        if not ended:
             return False
-        since = max(last[0].ended_at, task.status_since)
-        return self.clock() - since >= patience and self._time_of_others(agent.id, since) >= patience
+        since = max(map(times.of, (*ended, task.status_since)))
+        begin = min(*ended, self.clock() - timedelta(seconds=times.now - since))
+        return times.now - since >= patience and self._time_of_others(agent.id, since, times, begin) >= patience
 
-    def _time_of_others(self, agent_id: str, since: datetime) -> timedelta:
-        """For how long since then anybody else of the team had a server."""
-        known = self.workspace.sessions
-        running = [(one.created_at, self.clock()) for one in self.sessions.everywhere() if one.agent_id != agent_id]
-        ended = (one for one in known.closed(since=since) if one.agent_id != agent_id and one.ended_at is not None)
-        return covered([*running, *((one.created_at, one.ended_at or since) for one in ended)], since)
+    def _time_of_others(self, agent_id: str, since: float, times: Uptimes, begin: datetime) -> float:
+        """For how many seconds since then anybody else of the team had a server, by the sessions that run or have ended
+        after `begin`."""
+        of = times.of
+        running = [(of(one.created_at), times.now) for one in self.sessions.everywhere() if one.agent_id != agent_id]
+        known = (one for one in self.workspace.sessions.closed(since=begin) if one.agent_id != agent_id)
+        ended = ((of(one.created_at), of(one.ended_at)) for one in known if one.ended_at is not None)
+        return covered([*running, *ended], since)
 
     def _take_back(self, agent: Agent, task: Task) -> None:
         superior = nearest_superior(agent.id, self.workspace.registry.all())
@@ -151,9 +159,9 @@ def _notice(task: Task, target_id: str, change: Change, intent_id: str) -> Notif
     )
 
 
-def covered(spans: Iterable[tuple[datetime, datetime]], since: datetime) -> timedelta:
+def covered(spans: Iterable[tuple[float, float]], since: float) -> float:
     """How much of the time since then is within one of the spans."""
-    total, reached = timedelta(0), since
+    total, reached = 0.0, since
     for begin, end in sorted(spans):
         begin = max(begin, reached)
         if end > begin:

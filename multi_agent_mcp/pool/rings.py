@@ -74,7 +74,8 @@ class ClaimRings(Service):
                 rung, creator = kept.get(task.id, {}), agents.get(task.created_by)
                 last = max(filter(None, map(parse_time, rung.values())), default=None)
                 is_ours = creator is not None and self.workspace.is_here(creator) and task.id not in offered
-                if is_ours and agent.id not in rung and (last is None or now - last >= PATIENCE):
+                is_its_turn = last is None or not timedelta(0) <= now - last < PATIENCE  # the clock may be set back
+                if is_ours and agent.id not in rung and is_its_turn:
                     kept[task.id] = {**rung, agent.id: format_time(now)}
                     yield agent, task
                     break

@@ -17,8 +17,11 @@ def claim_task(call: Call, task_id: str | None = None) -> Answer:
 
 def notify_when(call: Call, target: str, state: str) -> Answer:
     """Notify me once: an agent idle, available; a task done, blocked, merged; a watch_id never."""
-    watch = call.services.watches.watch(call.me, target, state)
-    return {"watch_id": watch.id, "target": watch.target, "state": watch.state}
+    watches = call.services.watches
+    watch = watches.watch(call.me, target, state)
+    held_up = None if watch.ended_at else watches.held_up("watch.notified", watch.target, watch.state)
+    said = {} if held_up is None else {"instruction": held_up}
+    return {"watch_id": watch.id, "target": watch.target, "state": watch.state, **said}
 
 
 TOOLS = (Tool(claim_task, "Claim", roles=REPORTERS, purposes=TASK), Tool(notify_when, "Watch"))

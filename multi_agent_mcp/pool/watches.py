@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from multi_agent_mcp.domain.agent import WHOEVER
 from multi_agent_mcp.domain.entity import EPOCH, Identified, age, entity_id, new_id
 from multi_agent_mcp.domain.notification import Notification, derived_id
+from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, Unauthorized
 from multi_agent_mcp.pool.feature import WATCHES
 from multi_agent_mcp.services.validation import require_choice
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.store.collection import Collection
 
 R = TypeVar("R")
-Told = Callable[["Circle"], None]
+Told = Callable[[str], None]
 STATE_REACHED = "state_reached"
 """The action of the notification."""
 NEVER = "never"
@@ -157,7 +158,7 @@ class Watches(Service):
             agent = self.free.agents.all().get(target)
             if agent is None:
                 return "removed"
-            is_so = self.free.limited.of(target) is None if state == "available" else self.free.is_free(agent)
+            is_so = self.free.limited.now(target) is None if state == "available" else self.free.is_free(agent)
             return state if is_so else None
         task = self.workspace.tasks.find(target)
         if task is None:
@@ -168,20 +169,58 @@ class Watches(Service):
                 return state if delivered.get("merged") else None
         return task.status if task.status == state or task.final else None
 
-    def await_state(self, target: str, state: str, agent_id: str | None = None, told: Told | None = None) -> str:
-        """Waits until that is reached, and returns it; meanwhile an agent that waits can be part of circles, and
-        `told` is called with each of those. Raises as `require`."""
+    def held_up(self, text: str, target: str, state: str) -> str | None:
+        """What is waited for, in the words of the text `text`, and what keeps the agent from it for now: that it is
+        limited or paused, or does not run; None if nothing does, or it is reached."""
+        if self.reached(target, state) is not None:
+            return None
+        task = self.workspace.tasks.find(target) if state in OF_TASKS else None
+        why = " ".join(self._obstacles(target if task is None else task.assignee_id, state))
+        return self.texts(text, target=target, state=state, why=why) if why else None
+
+    def _obstacles(self, agent_id: str | None, state: str) -> Iterator[str]:
+        agent = self.free.agents.all().get(agent_id or "")
+        if agent is None:
+            return
+        if (limited := self.free.limited.now(agent.id)) is not None:
+            yield limited.words
+        if state == "available":
+            return
+        if (pause := self.free.derived_notices.pause_of(agent.id)) is not None:
+            yield self.texts("watch.paused", agent_id=agent.id, since=self._said(pause.created_at))
+        if not self.free.is_awake(agent):
+            last = self.free.sessions.last_activity(agent.id)
+            key, facts = ("watch.never_ran", {}) if last is None else ("watch.asleep", {"since": self._said(last)})
+            yield self.texts(key, agent_id=agent.id, **facts)
+
+    def _said(self, at: datetime) -> str:
+        return f"{in_zone(at, self.session.zone):%Y-%m-%d %H:%M %Z}"
+
+    def await_state(self, target: str, state: str, agent_id: str | None, told: Told) -> str:
+        """Waits until that is reached, and returns it; `told` is called with a sentence about what holds it up, and
+        about each circle of which an agent that waits is part. Raises as `require`, and `InvalidArguments` for an
+        agent that would wait for its own work."""
         self.require(target, state)
+        if agent_id is not None and self.reached(target, state) is None:
+            self._require_other(agent_id, target, state)
+        if (held_up := self.held_up("watch.waiting", target, state)) is not None:
+            told(held_up)
         if agent_id is None or self.reached(target, state) is not None:
             return self._await(lambda: self.reached(target, state))
         kept = self._made(agent_id, target, state, pid=os.getpid(), pid_started_at=own_start())
         try:
             for circle in self._circles(agent_id):
-                if told is not None:
-                    told(circle)
+                told(self.session.people("lease.circle", circle=circle.words(self.session.people)))
             return self._await(lambda: self.reached(target, state))
         finally:
             self.known.update(kept.id, lambda watch: watch.end(self.clock(), "met"))
+
+    def _require_other(self, agent_id: str, target: str, state: str) -> None:
+        """Raises for an agent's command that would wait until its own agent has done what it waits with."""
+        task = self.workspace.tasks.find(target) if state in OF_TASKS else None
+        own = state == "idle" and target == agent_id
+        if own or (task is not None and task.assignee_id == agent_id and not task.final):
+            raise InvalidArguments("waits_for_itself", target=target, state=state)
 
     def _await(self, reached: Callable[[], R | None]) -> R:
         changes = Changes()
@@ -192,10 +231,13 @@ class Watches(Service):
                     return found
                 changes.wait(seen, AGAIN_SECONDS)
 
-    def await_idle(self, sender: Agent, receiver: str) -> None:
-        """Waits until the receiver is idle, of `@role` or `@any` one of those. Raises `AgentNotFound`."""
+    def await_idle(self, sender: Agent, receiver: str, told: Told) -> None:
+        """Waits until the receiver is idle, of `@role` or `@any` one of those; `told` as for `await_state`. Raises
+        `AgentNotFound`, and `InvalidArguments` for the sender itself."""
+        if receiver == sender.id:
+            raise InvalidArguments("to_oneself")
         if not receiver.startswith(WHOEVER):
-            self.await_state(receiver, "idle")
+            self.await_state(receiver, "idle", None, told)
             return
         self.free.meant(sender.id, receiver)
         self._await(lambda: self.free.first(sender.id, receiver, lambda _: True))

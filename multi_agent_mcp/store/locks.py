@@ -76,6 +76,7 @@ ORDER = (
     Level("tasks-{stripe}", "a task, between read and replace"),
     Level("reservations-{stripe}", "a reservation, between read and replace"),
     Level("leasing", "the order in which commands wait for leases"),
+    Level("awake", "what is noted of steps of the clock"),
     Level("watches-{stripe}", "what an agent is to be told of, between read and replace"),
     Level("offers-{stripe}", "a message that waits for whoever is free, between read and replace"),
     Level("executions-{stripe}", "an execution, between read and replace"),

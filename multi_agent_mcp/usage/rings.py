@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from multi_agent_mcp.domain.delivery import DoorbellItem, Due, GoOn, Pauses
+from multi_agent_mcp.domain.times import parse_time
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.usage.limit import Limit
     from multi_agent_mcp.usage.limits import UsageLimits
@@ -50,7 +53,7 @@ class LimitHold:
         rung_at = self.limit.rung_at
         if self.has_ring_to_come or rung_at is None:
             return True
-        return not any(item.created_at > rung_at for item in unread())
+        return not any(self._arrived(item) > rung_at for item in unread())
 
     def take_due(
         self, agent: Agent, purpose: str | None, unread: Callable[[], Sequence[DoorbellItem]], pauses: Pauses
@@ -61,15 +64,22 @@ class LimitHold:
         if policy != "off" and (until := limit.holds_until(now)) is not None:
             return Due(after=until - now)
         found = unread()
-        if policy == "tell" and not any(limit.until and item.created_at > limit.until for item in found):
+        if policy == "tell" and not any(limit.until and self._arrived(item) > limit.until for item in found):
             return Due(after=pauses.longest)
         if self.limits.contributions.ask("is_at_work", agent):
             self.limits.acted(agent.id)
             return Due(after=pauses.shortest)
         items: list[DoorbellItem] = [*found] or self._to_go_on(agent, purpose)
+        if not items and limit.until is not None:
+            return Due(after=pauses.longest)  # its one ring is for what comes
         if not items:
             self.rung()
         return Due(tuple(items))
+
+    def _arrived(self, item: DoorbellItem) -> datetime:
+        """When it came to the agent: what was for whoever is free may be older than a limit that is over."""
+        taken = self.limits.contributions.ask("taken", item.id) or {}
+        return max(item.created_at, parse_time(taken.get("taken_at")) or item.created_at)
 
     def rung(self) -> None:
         self.limits.rung(self.limit.agent_id)

@@ -257,12 +257,16 @@ def one_that_is_not_in_the_team(stage: Stage) -> None:
     stage.helps("init.left_out", "init", "agent remove ID", ID="guest")
 
 
-@plays("init.kept")
+@plays("init.kept_settable")
 def one_that_was_set(stage: Stage) -> None:
     stage.made()
-    stage.done("agent", "set", "worker-a", "--command", "cat")
-    stage.follow(stage.says("init.kept", "init"), "agent set worker-a", "--command", "")
-    assert stage.found("init.kept", "init") is None
+    stage.services.workspace.registry.update("admin", prompt="Read the plan.")
+    assert "admin: kept as it was, although team.yaml differs: prompt (in agents.json)" in stage.done("init")
+    stage.done("agent", "set", "worker-a", "--command", "cat", "--skills", "ui")
+    said = stage.says("init.kept_settable", "init")
+    assert "differs: command, skills (in agents.json; command, skills also by: " in said
+    stage.follow(said, "agent set worker-a", "--command", "", "--skills", "")
+    assert stage.found("init.kept_settable", "init") is None
 
 
 @plays("init.instructions")

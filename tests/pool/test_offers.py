@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -16,6 +17,7 @@ from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
+from multi_agent_mcp.usage.limit import LimitSeen
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.pool.conftest import SeatOf
@@ -83,7 +85,10 @@ def test_the_paused_the_sleeping_and_the_sender_get_nothing_and_nobody_of_that_k
     said = CliRunner().invoke(app, ["send", "@worker", "x", "--as", "admin", "--root", str(pooled.root)])
     assert (said.exit_code, "@worker" in said.output) == (0, True), said.output
     for agent_id, to in (("admin", "@admin"), ("worker-b", "@any"), ("admin", "@boss"), ("admin", "@")):
-        assert seat(agent_id).call("send_message", receiver_id=to, content="x")["error"] == "agent_not_found"
+        refused = seat(agent_id).call("send_message", receiver_id=to, content="x")
+        assert refused["error"] == "agent_not_found"
+        assert "@worker" in refused["message"]
+        assert to not in refused["message"].partition(" for: ")[2].partition(" (")[0].split(", ")
 
 
 def test_who_got_it_stays_so_after_the_process_that_chose_was_killed(
@@ -112,6 +117,7 @@ def test_a_sender_is_told_once_of_what_nobody_takes_in_time(
     path = pooled.path / "session.yaml"
     path.write_text(path.read_text().replace("limits: {}", "limits: {return_minutes: 0.5}"))
     services = open_session(pooled.root, "demo", clock=clock, notifier=Recorder())
+    services.awake.uptime = lambda: clock.now.timestamp()
     services.messages.send(admin, Draft(content="x", receiver_id="@worker"))
     clock.advance(29)
     services.offers.became_free()
@@ -358,3 +364,31 @@ def test_what_waits_when_the_pool_is_switched_off_is_handed_out_nevertheless(
     Seat(off, "worker-a")
     off.contributions.end_expired()
     assert off.watches.known.get(watch["watch_id"]).ended == "met"
+
+
+@pytest.mark.parametrize("policy", ["wait", "tell"])
+def test_an_agent_with_a_usage_limit_gets_nothing_until_its_reset_and_is_rung_for_it_then(
+    pooled: Services, seat: SeatOf, admin: Agent, clock: Clock, recorder: Recorder, policy: str
+) -> None:
+    pooled.workspace.registry.update("worker-a", on_limit=policy)
+    seat("worker-a")
+    until = clock.now + timedelta(hours=1)
+    pooled.limits.saw("worker-a", "claude", LimitSeen(clock.now, "hook", until))
+    sent = seat("admin").call("send_message", receiver_id="@worker", content="x")
+    (task,) = seat("admin").call("create_tasks_batch", tasks=[{"title": "t", "assignee_id": "@worker"}])["tasks"]
+    watch = seat("admin").call("notify_when", target="worker-a", state="available")
+    assert "22:46" in watch["instruction"], watch
+    pooled.workspace.registry.update("worker-a", name="Anna")
+    pooled.offers.changed()
+    assert (sent["receiver_ids"], task["assignee_id"], unread(pooled, "worker-a")) == ([], None, [])
+    clock.now = until + timedelta(minutes=5)
+    pooled.doorbell.ring("worker-a", "task", {})  # there is nothing to ring about yet
+    pooled.offers.changed()
+    status = seat("admin").call("get_message_status", message_id=sent["message_id"])
+    assert (status["taken_by"], unread(pooled, "worker-a")) == ("worker-a", [sent["message_id"]])
+    assert "state_reached" in [notice.action for notice in pooled.derived_notices.waiting("admin")]
+    pooled.doorbell.ring("worker-a", "task", {})
+    assert [line for agent_id, line in recorder.rings if agent_id == "worker-a"]
+    seat("worker-a").call("read_messages")
+    pooled.offers.changed()
+    assert pooled.workspace.tasks.get(task["task_id"]).assignee_id == "worker-a"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -23,7 +22,9 @@ def returning(services: Services, clock: Clock) -> Services:
     """The session with work that comes back after half a minute."""
     path = services.path / "session.yaml"
     path.write_text(path.read_text().replace("limits: {}", "limits: {return_minutes: 0.5}"))
-    return open_session(services.root, "demo", clock=clock, notifier=Recorder())
+    found = open_session(services.root, "demo", clock=clock, notifier=Recorder())
+    found.awake.uptime = lambda: clock.now.timestamp()
+    return found
 
 
 @pytest.fixture
@@ -106,6 +107,52 @@ def test_without_the_setting_nothing_comes_back(services: Services, admin: Agent
 
 
 def test_time_is_counted_once_however_many_run() -> None:
-    start = datetime(2026, 1, 1, tzinfo=UTC)
-    at = [start + timedelta(minutes=minute) for minute in range(10)]
-    assert covered([(at[0], at[3]), (at[1], at[2]), (at[5], at[9])], at[2]) == timedelta(minutes=5)
+    assert covered([(0, 3), (1, 2), (5, 9)], 2) == 5
+
+
+@pytest.mark.parametrize("step", [-7200, -30, 30, 7200, 40_000_000, -40_000_000])
+def test_a_clock_that_is_set_and_a_machine_that_sleeps_neither_bring_it_back_too_early_nor_never(
+    returning: Services, gone: Task, clock: Clock, step: int
+) -> None:
+    admin, start = Seat(returning, "admin"), clock.now
+    uptime = [0.0]
+    returning.awake.uptime = lambda: uptime[0]
+
+    def seconds(passed: int) -> tuple[str, str | None]:
+        clock.advance(passed)
+        uptime[0] += passed
+        returning.returns.look()
+        return now(returning, gone)
+
+    assert seconds(10) == ("in_progress", "worker-a")
+    clock.advance(step)
+    assert seconds(8) == ("in_progress", "worker-a")
+    clock.advance(-step)  # it is set right, or falls asleep once more
+    clock.advance(abs(step))
+    assert seconds(8) == ("in_progress", "worker-a")
+    assert seconds(12) == ("todo", None), clock.now - start
+    assert [told["action"] for told in admin.call("get_notifications")["notifications"]] == ["work_returned"]
+
+
+def test_an_end_that_the_clock_shows_before_an_earlier_one_counts(
+    returning: Services, gone: Task, clock: Clock
+) -> None:
+    uptime = [0.0]
+    returning.awake.uptime = lambda: uptime[0]
+    Seat(returning, "admin")
+    returning.returns.look()
+    clock.advance(-3600)
+    seat = Seat(returning, "worker-a")
+    returning.returns.look()
+    clock.advance(600)
+    uptime[0] += 600
+    seat.binding.close()  # by the clock long before the end of the session before
+    returning.returns.look()
+    clock.advance(20)
+    uptime[0] += 20
+    returning.returns.look()
+    assert now(returning, gone) == ("in_progress", "worker-a")
+    clock.advance(20)
+    uptime[0] += 20
+    returning.returns.look()
+    assert now(returning, gone) == ("todo", None)

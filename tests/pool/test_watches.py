@@ -18,11 +18,13 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.planned import planned
 from tests.pool.conftest import SeatOf
+from tests.server.seat import Seat
 
 
 def told(services: Services, agent_id: str) -> list[str]:
@@ -103,7 +105,7 @@ def test_a_command_that_waits_goes_on_when_a_file_changes(
         return found
 
     def wait() -> None:
-        pooled.watches.await_state(task.id, "blocked")
+        pooled.watches.await_state(task.id, "blocked", None, print)
         went_on.set()
 
     pooled.watches.reached = look
@@ -149,7 +151,7 @@ def test_a_command_of_an_agent_that_waits_is_seen_in_circles_as_long_as_it_lives
     if pid == 0:
         services = open_session(pooled.root, "demo", notifier=Recorder())
         services.watches._await = lambda _: (os.write(telling, b"."), signal.pause())  # type: ignore
-        services.watches.await_state(second, "done", "worker-a")
+        services.watches.await_state(second, "done", "worker-a", print)
         os._exit(1)
     os.read(ready, 1)
     seat("worker-b").call("ask", question="which?", to_id="worker-a", park=True)
@@ -182,3 +184,34 @@ def test_what_is_for_whoever_is_free_is_sent_once_one_of_them_is_idle(
     refused = send(["send", "all", "hello", "--when-idle", *root])
     assert (refused.exit_code, "@any" in refused.output) == (2, True), refused.output
     assert "@any" in send(["send", "--help"]).output
+
+
+def test_who_waits_is_told_what_keeps_the_agent_from_it(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    def said(target: str = "worker-a", state: str = "idle") -> str:
+        return str(seat("admin").call("notify_when", target=target, state=state).get("instruction"))
+
+    assert said() == "You are notified once worker-a is idle. No server of worker-a has run yet."
+    (task,) = pooled.task_creation.create(admin, [NewTask(title="part", assignee_id="worker-a")])
+    worker, task_id = Seat(pooled, "worker-a"), task.id
+    worker.call("get_notifications"), worker.call("get_next_action")
+    assert said() == "None"
+    pooled.interrupting.interrupt(admin, "worker-a", "pause", None, None)
+    held_up = "worker-a has been paused since 2026-11-21 21:46 UTC, and begins nothing until it is resumed."
+    assert said() == f"You are notified once worker-a is idle. {held_up}"
+    assert said(task_id, "done") == f"You are notified once {task_id} is done. {held_up}"
+    worker.binding.close()
+    asleep = "No server of worker-a is running; its last call was at 2026-11-21 21:46 UTC."
+    assert said().endswith(f"{held_up} {asleep}")
+    told: list[str] = []
+    pooled.watches._await = lambda reached: str(reached())
+    pooled.watches.await_idle(admin, "worker-a", told.append)
+    assert told == [f"Waiting until worker-a is idle. {held_up} {asleep}"]
+
+
+def test_a_command_of_an_agent_does_not_wait_for_its_own_work(pooled: Services, seat: SeatOf, admin: Agent) -> None:
+    task_id = begun(pooled, seat, admin, "worker-a")
+    for target, state in (("worker-a", "idle"), (task_id, "done"), (task_id, "blocked")):
+        with pytest.raises(Refusal, match="waits_for_itself"):
+            pooled.watches.await_state(target, state, "worker-a", print)
+    with pytest.raises(Refusal, match="to_oneself"):
+        pooled.watches.await_idle(admin, "admin", print)

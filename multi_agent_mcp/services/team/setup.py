@@ -444,7 +444,7 @@ def _kept(wanted: Agent, after: Agent) -> list[str]:
     said = replace(after, host=after.declared_host)
     gone = [key for key in _STAYS if getattr(wanted, key) is None and getattr(said, key) is not None]
     own = [key for key in _TAKEN_OVER if getattr(wanted, key) and getattr(wanted, key) != getattr(said, key)]
-    return [*fixed, *gone, *own, *(key for key in _STAYS_TOO if key in after.extra and key not in wanted.extra)]
+    return [*fixed, *gone, *own, *(key for key in _STAYS_TOO if after.extra.get(key) and key not in wanted.extra)]
 
 
 def _differing(before: Agent, after: Agent) -> list[str]:
