@@ -247,7 +247,7 @@ def _hit_lines(results: Results, texts: Texts) -> Iterator[str]:
         yield texts("search.nothing")
     for found in results.found:
         at = local_time(format_time(found.at), texts)
-        yield f"{at}  {texts(f'search.{found.kind}')}  {_between(found)}  {one_line(found.title)}"
+        yield f"{at}  {texts.word('found', found.kind)}  {_between(found)}  {one_line(found.title)}"
         yield from indented(found.excerpt)
         yield from indented(found.path if found.line is None else f"{found.path}:{found.line}")
     if results.more:

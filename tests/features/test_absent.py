@@ -21,11 +21,12 @@ from multi_agent_mcp.features import Feature, Features
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.server.tools import tools_of
 from tests.cli.conftest import TEAM
-from tests.end_to_end.conftest import anyio_backend  # noqa: F401 - a fixture
-from tests.end_to_end.support import Ran, run
+from tests.end_to_end.conftest import anyio_backend, env, terminal  # noqa: F401 - fixtures
+from tests.end_to_end.support import Ran, Terminal, run, wait_until
 from tests.test_layers import OPTIONAL
 
 PACKAGE = Path(multi_agent_mcp.__file__).parent
+IN_A_PANE = TEAM.replace("parent: owner}", "parent: owner, host: plain, command: tee typed}")
 
 
 class Copy:
@@ -37,7 +38,7 @@ class Copy:
         for folder in without:
             shutil.rmtree(self.place / "multi_agent_mcp" / folder)
         self.project.mkdir()
-        (self.project / "team.yaml").write_text(TEAM, encoding="utf-8")
+        (self.project / "team.yaml").write_text(IN_A_PANE, encoding="utf-8")
 
     @property
     def env(self) -> dict[str, str]:
@@ -54,9 +55,9 @@ class Copy:
         return ran.json
 
     @asynccontextmanager
-    async def server(self, agent_id: str) -> Any:
+    async def server(self, agent_id: str, *more: str) -> Any:
         root = self.project / ".multi-agent-mcp"
-        words = ["-P", "-m", "multi_agent_mcp", "serve", "--agent", agent_id, "--root", str(root)]
+        words = ["-P", "-m", "multi_agent_mcp", "serve", "--agent", agent_id, "--root", str(root), *more]
         parameters = StdioServerParameters(command=sys.executable, args=words, env=self.env, cwd=self.project)
         async with Client(stdio_client(parameters)) as client:
 
@@ -77,13 +78,17 @@ def of_folder(folder: str) -> tuple[Feature, ...]:
     "without", [*((folder,) for folder in OPTIONAL), OPTIONAL][: len(OPTIONAL) + (len(OPTIONAL) > 1)], ids="+".join
 )
 async def test_work_is_handed_down_stopped_and_reported_without_its_folder(
-    tmp_path: Path, without: tuple[str, ...]
+    tmp_path: Path,
+    terminal: Terminal,  # noqa: F811
+    without: tuple[str, ...],
 ) -> None:
     copy = Copy(tmp_path, without)
     gone = Features(tuple(feature for folder in without for feature in of_folder(folder)))
     unread = "".join(f"{key}: [nothing, reads, this]\n" for key, _ in gone.each("settings"))
-    (copy.project / "team.yaml").write_text(TEAM + unread, encoding="utf-8")
+    (copy.project / "team.yaml").write_text(IN_A_PANE + unread, encoding="utf-8")
     assert copy.run("init").code == 0
+    opened = copy.run("up", "--socket", terminal.socket, "--no-wait", "--no-watch", "--no-supervisor", "admin")
+    assert opened.code == 0, opened
     listed = copy.run("--help").stdout.split()
     assert not {name for name, _ in gone.each("commands")} & {*listed}
     for name in {name for name, _ in gone.each("commands")}:
@@ -97,6 +102,7 @@ async def test_work_is_handed_down_stopped_and_reported_without_its_folder(
         names = {tool.name for tool in (await admin.list_tools()).tools}
         assert not names & tools_of(gone).keys()
         assert copy.run("send-task", "admin", "All", "build it").code == 0
+        wait_until(lambda: "[IPC]" in (copy.project / "typed").read_text(encoding="utf-8"), "the line in the pane")
         (message,) = (await of_admin("read_messages"))["messages"]
         assert message["sender_id"] == "owner"
         created = await of_admin("create_tasks_batch", tasks=[{"title": "A part", "assignee_id": "worker-a"}])
@@ -113,8 +119,20 @@ async def test_work_is_handed_down_stopped_and_reported_without_its_folder(
         await of_admin("update_task_status", task_id=part, status="todo")
         await of_worker("get_notifications")
         assert (await of_worker("get_next_action"))["action"] == "work"
+        await of_worker("delegate_to_chat_session", target_agent_id="admin", purpose="ask for the colour")
+        _, of_chat = await stack.enter_async_context(copy.server("worker-a", "--purpose", "chat"))
+        (asked,) = (await of_chat("get_pending_delegations"))["delegations"]
+        talk = await of_chat("start_conversation", target_agent_id="admin", initial_message="Which colour?")
+        *_, message = (await of_admin("read_messages"))["messages"]
+        assert (message["content"], asked["purpose"]) == ("Which colour?", "ask for the colour")
+        await of_chat("notify_task_session", conversation_id=talk["conversation_id"], message="I asked")
+        assert (await of_worker("get_notifications"))["notifications"][-1]["type"] == "chat_session_notification"
+        assert (await of_chat("end_conversation", conversation_id=talk["conversation_id"]))["status"] == "ended"
+        (told,) = (await of_worker("get_task_conversations", task_id=part))["conversations"]
+        assert told["status"] == "ended"
         assert (await of_worker("report_completed", result="success", summary="built"))["status"] == "done"
         assert (await of_admin("send_message", receiver_id="owner", content="done"))["success"]
+    assert copy.run("down").code == 0
     assert [one["content"] for one in copy.json("read")["messages"]] == ["done"]
     found = copy.json("doctor")["findings"]
     assert not {one["check"] for one in found} & {name for name, _ in gone.each("checks")}

@@ -35,13 +35,24 @@ BROKEN = {
 MODULES = {
     "broken": "raise RuntimeError('no such thing')",
     "noisy": """
-from multi_agent_mcp.features import Feature
+from multi_agent_mcp.features import Feature, Kind
+NOISE = Kind("noises", "nse", "noise", entity="decisions.rules:Decision", follows="noisy:RULES", is_searched=True)
 NOISY = Feature(
-    name="noisy", tools=("noisy:fails",), items=("noisy:fails",), checks={"noisy": "noisy:fails"},
+    name="noisy", tools=("noisy:fails",), items=("noisy:fails",), checks={"noisy": "noisy:fails"}, kinds=(NOISE,),
     briefing=("noisy:fails",), judges=("noisy:fails",), texts="noisy:gone", settings={"noise": "noisy:fails"},
 )
 def fails(*_):
     raise ValueError("a bug")
+def __getattr__(name):
+    if name != "RULES":
+        raise AttributeError(name)
+    from multi_agent_mcp.domain.notification import Following, Notification
+    def of(noise, agents):
+        yield Notification(
+            id="ntf_0123456789ab", target_agent_id="admin", type="status_change", action="noise_made",
+            created_at=noise.created_at,
+        )
+    return {"noise_made": Following(of), "noise_gone": Following(fails)}
 """,
     "quitter": "raise SystemExit(3)",
     "leaver": """
@@ -159,6 +170,8 @@ async def test_a_call_of_its_tool_leaves_an_entity_that_waits_for_the_human_and_
     async with installed.server("worker-a") as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert listed["note_decision"].input_schema["required"] == ["decision"]
+        empty = await client.call_tool("note_decision", {"decision": " "})
+        assert empty.structured_content["error"] == "invalid_arguments"
         answer = await client.call_tool("note_decision", {"decision": "We use tabs."})
         decision_id = answer.structured_content["decision_id"]
     file = installed.session / "decisions" / f"{decision_id}.md"
@@ -170,6 +183,7 @@ async def test_a_call_of_its_tool_leaves_an_entity_that_waits_for_the_human_and_
     assert "You have decided: " not in installed.run("agent", "brief", "admin").stdout
     assert installed.json("show", decision_id[:8])["id"] == decision_id
     assert [one["id"] for one in installed.json("search", "tabs")["results"]] == [decision_id]
+    assert "  decision  " in installed.run("search", "tabs").stdout
     assert "decisions" in installed.run("--help").stdout
     async with installed.server("admin") as client:
         told = (await client.call_tool("get_unread_count", {})).structured_content["notification"]
@@ -232,6 +246,13 @@ async def test_bugs_of_one_take_nothing_from_the_others(installed: Installed) ->
     text = settings.read_text().replace("decisions:", "noisy: 'on'\n  decisions:")
     settings.write_text(f"{text}noise: 1\n")
     assert installed.run("checks", "approve").code == 0
+    (installed.session / "noises").mkdir()
+    (installed.session / "noises" / "nse_0123456789ab.md").write_text("---\nid: nse_0123456789ab\n---\na noise\n")
+    async with installed.server("admin") as client:
+        assert (await client.call_tool("get_unread_count", {})).structured_content["success"]
+        (notice,) = (await client.call_tool("get_notifications", {})).structured_content["notifications"]
+        assert notice["message"] == notice["instruction"] == "noise_made"  # its texts are lacking
+    assert "  noise  " in installed.run("search", "noise").stdout
     async with installed.server("worker-a") as client:
         assert "note_decision" in {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("note_decision", {"decision": "x"})).structured_content["success"]

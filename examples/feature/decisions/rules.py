@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.services.attention import Attention, Item
 from multi_agent_mcp.services.doctor.tree import PROBLEM, CheckContext, Finding, damaged
-from multi_agent_mcp.services.validation import require_text
+from multi_agent_mcp.services.validation import require_text, require_words
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.settings import refused
 from multi_agent_mcp.store.collection import Collection
@@ -76,7 +76,8 @@ class Decisions(Service):
         return self.workspace.collection(KIND)
 
     def note(self, agent: Agent, text: str, task_id: str | None) -> Decision:
-        """Notes a decision. Raises `InvalidArguments` for text that cannot be stored."""
+        """Notes a decision. Raises `InvalidArguments` for text that is empty or cannot be stored."""
+        require_words("decision", text)
         require_text("decision", text)
         made = Decision(id=new_id("dcn"), agent_id=agent.id, task_id=task_id, created_at=self.clock(), text=text)
         return self._all.add(made)

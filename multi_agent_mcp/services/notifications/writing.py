@@ -90,8 +90,11 @@ class NoticeWriter(Service):
         return self.workspace.notices(notice.target_agent_id).has(notice)
 
     def worded(self, notice: Notification, text: str) -> Notification:
-        """The notification with the message and the instruction of this text key."""
-        return replace(notice, message=self.texts(f"{text}.message"), instruction=self.texts(f"{text}.instruction"))
+        """The notification with the message and the instruction of this text key; its action in place of words that a
+        feature of another package has forgotten."""
+        keys = f"{text}.message", f"{text}.instruction"
+        message, instruction = (self.texts(key) if key in self.texts else str(notice.action) for key in keys)
+        return replace(notice, message=message, instruction=instruction)
 
     def _addressed(self, notice: Notification) -> Notification:
         target = self.workspace.registry.all().get(notice.target_agent_id)
