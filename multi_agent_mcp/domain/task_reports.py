@@ -82,13 +82,16 @@ def progressed(
     written_at: datetime,
 ) -> Task:
     """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
-    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt."""
+    begun. A report written before the task was blocked does not reopen it: that would undo the interrupt. One written
+    before the end was reported leaves it ended: else the task would be handed out again until that is read, too."""
     changed_at = task.status_changed_at or written_at
     set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
     begun = written_at >= changed_at or (set_back and task.status == "todo")
     moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
+    has_ended = task.reported_at is not None and written_at <= task.reported_at
     taken = replace(
         moved,
+        reported_at=task.reported_at if has_ended else moved.reported_at,
         progress=moved.progress if progress is None else progress,
         checklist=moved.checklist if checklist is None else checklist,
     )

@@ -160,11 +160,12 @@ def _for_closing(windows: TeamWindows) -> Iterator[None]:
 
 
 def _close(windows: TeamWindows, panes: Iterable[OwnPane]) -> list[str]:
-    """Closes the panes; returns the names of their windows, and of those that were closed as the session had moved."""
+    """Closes the panes; returns the names of their windows, and of those that were closed as the session had moved. A
+    slot may have two: one whose program has ended is kept beside that which the supervisor has opened."""
     panes = sorted(panes, key=_is_here)
-    closed = [slot.window_name for slot in (*windows.moved, *(Slot.of(pane.label) for pane in panes))]
+    slots = dict.fromkeys((*windows.moved, *(Slot.of(pane.label) for pane in panes)))
     close_panes(windows, panes)
-    return closed
+    return [slot.window_name for slot in slots]
 
 
 def close_panes(windows: TeamWindows, panes: Collection[OwnPane]) -> None:

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.repository import edit_log
+from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
@@ -49,6 +50,24 @@ def test_the_report_of_the_end_ends_the_work_and_the_task_moves_when_it_is_read(
     assert again(services, task).reported_at is None
     seat.call("logout")
     assert runs(services) == [(ended, 0 if ended == "completed" else 1)]
+
+
+@pytest.mark.parametrize("status", ["todo", "blocked"])
+def test_an_earlier_report_of_progress_that_is_read_before_the_end_does_not_bring_the_work_back(
+    services: Services, admin: Agent, status: str
+) -> None:
+    (task,) = services.task_creation.create(admin, [NewTask(title="Build", assignee_id="worker-a")])
+    if status == "blocked":
+        services.task_changes.set_status(services.agents.get("worker-a"), task.id, "blocked", reason="later")
+    seat = Seat(services, "worker-a")
+    seat.call("report_task_progress", task_id=task.id, progress=50)
+    report(seat, task.id)
+    services.reading.read(admin, Query(message_type="task_progress"))
+    assert (again(services, task).status, again(services, task).progress) == ("in_progress", 50)
+    assert services.task_changes.current("worker-a") is None, "or a window is opened for it"
+    assert seat.call("get_next_action")["action"] != "work"
+    services.reading.read(admin, Query())
+    assert again(services, task).status == "done"
 
 
 @pytest.mark.parametrize(("first", "second"), [("completed", "failed"), ("failed", "completed")])
