@@ -12,23 +12,35 @@ _QUOTED_MAX = 10_000
 """Longer commands are split at blanks alone, as a host does not wait long."""
 GIT_OPTIONS_WITH_VALUE = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 KEYWORDS = frozenset({"!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "coproc"})
+_BEFORE = KEYWORDS - {"time"}
+"""`time` may have options with a value: it counts as a program that runs another."""
 _NAMED = frozenset({"coproc", "function"})
 """Words before a name and `{`."""
-SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "fish"})
+SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "csh", "mksh", "nu", "rbash", "tcsh", "xonsh"))
 _RUNNERS = frozenset(
     (
-        *("builtin", "busybox", "bwrap", "chroot", "chrt", "command", "dbus-run-session", "doas", "entr", "env"),
-        *("exec", "fakeroot", "find", "firejail", "flock", "gosu", "ionice", "ltrace", "nice", "nohup", "nsenter"),
-        *("numactl", "parallel", "pkexec", "prlimit", "proot", "proxychains", "runuser", "script", "setarch"),
-        *("setpriv", "setsid", "ssh-agent", "start-stop-daemon", "stdbuf", "strace", "sudo", "systemd-run"),
-        *("taskset", "time", "timeout", "tini", "torsocks", "unbuffer", "unshare", "uv", "valgrind", "watch"),
-        *("xargs", "xvfb-run"),
+        *("aa-exec", "arch", "builtin", "bunx", "busybox", "bwrap", "caffeinate", "cgexec", "chpst", "chronic"),
+        *("chroot", "chrt", "command", "cpulimit", "cross-env", "dbus-run-session", "doas", "dumb-init", "eatmydata"),
+        *("entr", "env", "envdir", "exec", "faketime", "fakeroot", "find", "firejail", "flatpak-spawn", "flock", "gdb"),
+        *("gosu", "ionice", "ltrace", "nice", "nohup", "npx", "nsenter", "numactl", "parallel", "pkexec", "prlimit"),
+        *("proot", "proxychains", "proxychains4", "rlwrap", "rr", "runuser", "screen", "script", "sem", "setarch"),
+        *("setpriv", "setsid", "setuidgid", "ssh-agent", "start-stop-daemon", "stdbuf", "strace", "su-exec", "sudo"),
+        *("systemd-run", "taskset", "time", "timeout", "tini", "tmux", "torsocks", "trickle", "unbuffer", "unshare"),
+        *("valgrind", "watch", "watchexec", "xargs", "xvfb-run"),
     )
 )
 """Programs that run the one that their arguments name."""
+_MANAGERS = frozenset(
+    (
+        *("bundle", "conda", "direnv", "doppler", "hatch", "ip", "mise", "nix", "npm", "op", "pdm", "perf", "pipenv"),
+        *("pnpm", "poetry", "uv", "yarn"),
+    )
+)
+"""Programs that run the one that is named behind a word such as `run`."""
+_RUN_WORDS = frozenset({"--", "develop", "dlx", "exec", "record", "run", "shell", "stat"})
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_TAKES_LINES = SHELLS | {"flock", "runuser", "script", "su"}
-"""Programs that give a shell the line behind `-c`."""
+_TAKES_LINES = SHELLS | {"capsh", "flock", "npx", "runuser", "script", "sg", "su"}
+"""Programs that give a shell the line behind `-c` or `--command`."""
 _LINES = frozenset({"entr", "hyperfine", "nix-shell", "parallel", "screen", "script", "ssh", "tmux", "watch"})
 """Programs that give a shell what an argument of theirs says."""
 _GIVERS = _TAKES_LINES | _LINES | {"env", "eval", "git", "trap"}
@@ -47,6 +59,9 @@ _READ_BY_PROGRAMS = re.compile(
 )
 """Variables whose value a program runs."""
 _REDIRECTS = re.compile(r"(?:&>>?|>[>|&]?|<<<|<<|<[>&]?)\Z")
+_GIVES = re.compile(r"-[a-z]*c[a-z]*")
+_DESCRIPTOR = re.compile(r"\d+|\{\w+\}")
+"""A word before a redirection that belongs to it."""
 _ESCAPED = re.compile(r"\$'((?:\\.|[^'\\])*)'", re.DOTALL)
 _SEPARATORS = "();<>|&\n`"
 _HIDDEN = {ord(sign): 0xE000 + place for place, sign in enumerate(f"{_SEPARATORS}{{}},")}
@@ -54,6 +69,8 @@ UNHIDDEN = {hidden: sign for sign, hidden in _HIDDEN.items()}
 _ASSIGNED = re.compile(r"\w+=")
 IN_QUOTES = re.compile(r"""'[^']*'|\\.|"((?:\\.|[^"\\])*)\"""", re.DOTALL)
 SUBSTITUTED = re.compile(r"\$\((.+)\)|`([^`]+)`", re.DOTALL)
+_READ_BY = re.compile(rf"\b(?:{'|'.join(sorted(SHELLS))}|at|batch|eval|parallel|source|ssh|xargs)\b|(?:^|[;&|\s])\.\s")
+"""What runs what a here-document says."""
 _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*(['\"\\]?)(\w+)")
 _NESTED = re.compile(r"`((?:\\.|[^`\\])*)`", re.DOTALL)
 _BRACES = re.compile(r"(.*?(?<!\$))\{([^{},]*,[^{}]*)\}(.*)", re.DOTALL)
@@ -80,7 +97,7 @@ def commands_in(text: str) -> Iterator[list[str]]:
                 words += (one.translate(UNHIDDEN) for one in _expanded(word))
             is_target = False
         elif (redirects := _REDIRECTS.search(word)) is not None and redirects.start() == 0:
-            words, is_target = [] if len(words) == 1 and words[0].isdigit() else words, True
+            words, is_target = [] if len(words) == 1 and _DESCRIPTOR.fullmatch(words[0]) else words, True
         else:
             if command := [*dropwhile(_is_before, _body(words))]:
                 yield command
@@ -94,8 +111,8 @@ def _body(words: Sequence[str]) -> Sequence[str]:
 
 
 def _is_before(word: str) -> bool:
-    """Whether a word is before the program of its command: also an option of `time`."""
-    return word in KEYWORDS or word.startswith("-") or _ASSIGNED.match(word) is not None
+    """Whether a word is before the program of its command."""
+    return word in _BEFORE or word.startswith("-") or _ASSIGNED.match(word) is not None
 
 
 def words_in(text: str) -> list[str]:
@@ -139,7 +156,7 @@ def is_sign(word: str) -> bool:
 
 def _program(rest: list[str]) -> list[str]:
     """The words from the program on that is really run."""
-    if os.path.basename(rest[0]) in _RUNNERS:  # noqa: PTH119 - a word
+    if os.path.basename(rest[0]) in _RUNNERS | _MANAGERS:  # noqa: PTH119 - a word
         known = SHELLS | {"git"}
         rest = [*dropwhile(lambda word: os.path.basename(word) not in known, rest)]  # noqa: PTH119
     return rest
@@ -150,13 +167,20 @@ def places(words: Sequence[str]) -> Iterable[int]:
     program = os.path.basename(words[0])  # noqa: PTH119 - a word
     if program == "find":
         return [0, *(place + 1 for place, word in enumerate(words[:-1]) if word in _FIND_RUNS)]
+    if program in _MANAGERS:
+        behind = next((place + 1 for place, word in enumerate(words) if word in _RUN_WORDS), len(words))
+        return [0, *range(behind, len(words))]
     return range(len(words)) if program in _RUNNERS else (0,)
 
 
 def given_to_shell(words: Sequence[str]) -> str | None:
-    """The command that a shell is given (`-c`, `-lc`)."""
-    rest = [word for word in words if word != "--"]
-    return next((after for word, after in pairwise(rest) if re.fullmatch(r"-[a-z]*c", word)), None)
+    """The command that a shell is given (`-c`, `-lc`, `--command`)."""
+    for place, word in enumerate(words):
+        if word.startswith("--command="):
+            return word.partition("=")[2]
+        if word == "--command" or _GIVES.fullmatch(word):
+            return next((after for after in words[place + 1 :] if not after.startswith(("-", "+"))), None)
+    return None
 
 
 def without_documents(command: str) -> Iterator[str]:
@@ -169,7 +193,7 @@ def without_documents(command: str) -> Iterator[str]:
             continue
         yield line
         found = _HERE_DOCUMENT.search(line)
-        if found is not None and not SHELLS & set(re.split(r"\W+", line)):
+        if found is not None and not _READ_BY.search(line):
             end, substitutes = found[2], not found[1]
 
 
