@@ -72,10 +72,25 @@ class ScriptedAgent:
         messages: list[dict[str, Any]] = []
         while not messages:
             await self.wait_for_doorbell()
-            answer: dict[str, Any] = {"unread_remaining": True}
-            while answer.get("unread_remaining"):
-                answer = await self.call("read_messages")
-                messages += answer.get("messages", [])
+            messages = await self.unread()
+        return messages
+
+    async def next_work(self) -> dict[str, Any]:
+        """Waits for the doorbell until it has rung for a task, whether a message brought it or not; begins it."""
+        action: dict[str, Any] = {}
+        while action.get("action") != "work":
+            await self.wait_for_doorbell()
+            await self.unread()
+            action = await self.call("get_next_action")
+        return action
+
+    async def unread(self) -> list[dict[str, Any]]:
+        """Reads all mail that is unread."""
+        messages: list[dict[str, Any]] = []
+        answer: dict[str, Any] = {"unread_remaining": True}
+        while answer.get("unread_remaining"):
+            answer = await self.call("read_messages")
+            messages += answer.get("messages", [])
         return messages
 
 

@@ -59,9 +59,11 @@ class Team:
 
         if unknown := settings.keys() - known_settings(settings.get("features")):
             raise ValueError(f"a session has no such setting: {', '.join(sorted(unknown))}")
+        if not (given := _with_parents(agents)):
+            raise ValueError("a team has at least one agent")
         root = Path(directory).absolute() / ROOT_NAME
         chosen = {} if language is None else {"language": language}
-        data = _plain({"agents": _with_parents(agents), **settings, **chosen})
+        data = _plain({"agents": given, **settings, **chosen})
         with refusals(language=language):
             create_team(root, session, team_of(data))
             return cls(Access(root, session, rings=doorbell))
@@ -144,6 +146,7 @@ class Team:
             return list(self._access.look.agents.all())
 
     def __enter__(self) -> Self:
+        self._access.require_open()
         return self
 
     def __exit__(

@@ -112,6 +112,8 @@ def test_agents_and_settings_are_those_of_a_team_file(tmp_path: Path) -> None:
         (["owner"], {}, Refused),
         ("owner", {}, ValueError),
         (None, {}, ValueError),
+        ({}, {}, ValueError),
+        (iter(()), {}, ValueError),
         ([{"id": "o", "role": "owner", "note": "\ud83d"}], {}, ValueError),
         ({"o": "owner"}, {"features": ["proof"]}, Refused),
         ([{"id": "w", "parent": "nobody"}], {}, Refused),
@@ -332,7 +334,7 @@ def test_closing_ends_sessions_threads_and_waiting_calls(team: Team) -> None:
     team.close()
     assert {session.state for session in sessions(team)} == {"ended"}
     assert set(threading.enumerate()) - before == set()
-    for use in (worker.get_next_action, admin.chat.get_next_action, lambda: team["admin"]):
+    for use in (worker.get_next_action, admin.chat.get_next_action, lambda: team["admin"], team.__enter__):
         with pytest.raises(ValueError, match="the team demo is closed"):
             use()
 
