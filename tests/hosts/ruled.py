@@ -34,13 +34,16 @@ EVERYTHING = frozenset({"src/in", "src/vendor/in", "top", "src/../up", "src/ran"
 
 @dataclass(frozen=True)
 class RuledScenario:
-    """`written`: what each host lets through, where others let through `else`; `held`: what `agent list` says."""
+    """`written`: what each host lets through, where others let through `else`; `held`: what `agent list` says, and
+    `doctor` of what is not enforced. Unless it is `ours`, the host is started without anything of ours, and lets
+    through at least what is `written`."""
 
     title: str
     edits: str
     deny: str
     written: Mapping[str, frozenset[str]]
     held: Mapping[str, Mapping[str, str]]
+    ours: bool = True
 
     def fits(self, host: Host) -> bool:
         return bool(host.headless)
@@ -56,7 +59,8 @@ class RuledScenario:
         project = base / "project"
         git(project, "init", "-q")
         (project / "src" / "vendor").mkdir(parents=True)
-        team = Team(project, env).make(TEAM.format(command=host.command, edits=self.edits, deny=self.deny))
+        command = host.command if self.ours else host.program.command
+        team = Team(project, env).make(TEAM.format(command=command, edits=self.edits, deny=self.deny))
         calls: list[Call] = [
             *(host.write(project / name) for name in ("src/in", "src/vendor/in", "top", "src/../up")),
             host.shell("touch src/ran"),
@@ -73,13 +77,13 @@ class RuledScenario:
         host.prepare(team, project)
         agent, configurations = team.services.agents.get(AGENT), team.services.host_configurations
         with chdir(project):  # where Gemini CLI's settings are
-            words = configurations.argument(agent, project)
-        listed = {item["id"]: item for item in team.ask("agent", "list")["agents"]}
-        assert listed[AGENT]["rules"] == self.held.get(host.name, self.held["else"]), listed[AGENT]
+            words = configurations.argument(agent, project) if self.ours else ""
+        _is_said(team, self.held.get(host.name, self.held["else"]))
         env |= configurations.environment(agent)
         _without_hooks(project, team.services.workspace.path / "hosts")
         began = time.monotonic()
-        line = shlex.split(host.headless.replace("{words}", words))
+        headless = host.headless if self.ours else host.headless.replace("--mcp-config {words}", "")
+        line = shlex.split(headless.replace("{words}", words))
         try:
             subprocess.run(
                 line,
@@ -94,8 +98,20 @@ class RuledScenario:
             model.close()
         assert not calls, f"it was not asked for everything: {came}"
         written = {name for name in EVERYTHING if (project / name).resolve().exists()}
-        assert written == self.written.get(host.name, self.written["else"]), (written, came)
+        expected = self.written.get(host.name, self.written["else"])
+        assert written == expected if self.ours else written >= expected, (written, came)
         return Measured((time.monotonic() - began) * 1000, "six tries with its tools, without hooks")
+
+
+def _is_said(team: Team, held: Mapping[str, str]) -> None:
+    """`agent list` says of each rule how far it is held, and `doctor` of those that are not enforced."""
+    listed = {item["id"]: item for item in team.ask("agent", "list")["agents"]}
+    assert listed[AGENT]["rules"] == held, listed[AGENT]
+    found = [item for item in team.run("doctor", "--json").json["findings"] if item["check"] == "rules"]
+    named = {rule for item in found for rule in RULES if f"rule {rule}" in item["finding"]}
+    assert named == {rule for rule, hold in held.items() if hold != "enforced"}, found
+    hard = ["nothing holds it" in item["finding"] for item in found]
+    assert hard == ["impossible" in held.values()] * len(found), found
 
 
 def _without_hooks(project: Path, written: Path) -> None:
@@ -111,6 +127,7 @@ def _without_hooks(project: Path, written: Path) -> None:
         file.write_text(json.dumps({**json.loads(file.read_text()), "hooks": {}}))
 
 
+RULES = ("edits", "commands")
 ADVISED = {"edits": "advised", "commands": "advised"}
 MINE = frozenset({"src/in", "src/ran"})
 RULED_SCENARIOS = (
@@ -148,5 +165,13 @@ RULED_SCENARIOS = (
         '["*"]',
         {"else": frozenset()},
         {"else": {"edits": "enforced", "commands": "enforced"}},
+    ),
+    RuledScenario(
+        "rules, without its own settings and hooks: nothing holds it",
+        "[]",
+        '["*"]',
+        {"else": frozenset({"src/in", "src/ran"})},
+        {"else": {"edits": "impossible", "commands": "impossible"}},
+        ours=False,
     ),
 )
