@@ -220,7 +220,8 @@ class Task(Identified):
         """The task with a line in its history, once, about a report that could not be applied."""
         if change.message_id is not None and self.history.naming("message_id", change.message_id):
             return self
-        return replace(self, reported_at=None).recorded(change, report=message_type, **{REFUSED: why})
+        reported_at = self.reported_at if message_type == "task_progress" else None  # the end is still to be read
+        return replace(self, reported_at=reported_at).recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
         """Whether that intent was already applied to this task."""

@@ -18,7 +18,7 @@ from tests.conftest import Clock
 from tests.crash.stage import Seat
 from tests.planned import planned
 from tests.services import forks
-from tests.services.tasks_support import again, dies, open_session, running
+from tests.services.tasks_support import again, dies, moved, new, open_session, running
 
 
 def runs(services: Services) -> list[tuple[str, int | None]]:
@@ -66,6 +66,20 @@ def test_an_earlier_report_of_progress_that_is_read_before_the_end_does_not_brin
     assert (again(services, task).status, again(services, task).progress) == ("in_progress", 50)
     assert services.task_changes.current("worker-a") is None, "or a window is opened for it"
     assert seat.call("get_next_action")["action"] != "work"
+    services.reading.read(admin, Query())
+    assert again(services, task).status == "done"
+
+
+def test_an_earlier_report_of_progress_that_cannot_be_followed_does_not_bring_the_ended_work_back(
+    services: Services, admin: Agent
+) -> None:
+    before = new(services, "Plan", assignee_id="worker-b")
+    task, seat = new(services, dependencies=[before.id]), Seat(services, "worker-a")
+    seat.call("report_task_progress", task_id=task.id, progress=50)
+    report(seat, task.id)
+    services.reading.read(admin, Query(message_type="task_progress"))
+    moved(services, before, "in_progress", "done")
+    assert services.task_changes.startable("worker-a") == []
     services.reading.read(admin, Query())
     assert again(services, task).status == "done"
 
