@@ -20,8 +20,6 @@ VERSION = __version__
 """As Python's index has it (PEP 440)."""
 SEMANTIC_VERSION = re.sub(r"rc(\d+)$", r"-rc.\1", VERSION)
 """The same for hosts, npm and the MCP registry (https://semver.org)."""
-PLACEHOLDER = "OWNER"
-"""Stands for the account in the address until the project has one."""
 
 
 @cache

@@ -80,12 +80,6 @@ def _fact(value: Any) -> Any:
 Apply = Callable[[Any, Run], Any]
 
 
-class HasOperations(Protocol):
-    def applied(self) -> Mapping[type[Operation], Apply]:
-        """The operations that this service applies, each with the method that does so."""
-        ...
-
-
 @dataclass(eq=False)
 class Operations(Service):
     """Runs operations, and finishes those of killed processes. The services

@@ -18,7 +18,6 @@ from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.system.file_events import TreeWatch
 
 TOPIC_OF_DIRECTORY = dict(ALL.each("topics"))
-TOPICS = tuple(sorted(set(TOPIC_OF_DIRECTORY.values())))
 GATHER_SECONDS = 0.04  # a send touches several files and is one event
 HEARTBEAT_SECONDS = 15.0  # detects the connections of dead pages
 RETRY_MILLISECONDS = 500

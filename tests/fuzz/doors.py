@@ -10,8 +10,9 @@ from urllib.parse import quote
 from hypothesis import given
 from hypothesis import strategies as st
 
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.server.tools import TOOLS
-from multi_agent_mcp.web.api import ENDPOINTS
+from multi_agent_mcp.web.api import endpoints_of
 from tests.fuzz.ground import AGENT, ask, context, fresh, seat
 from tests.fuzz.guest import guest
 from tests.fuzz.strategies import IDS, JSON, SURROGATES, TEXT, by_schema
@@ -75,7 +76,7 @@ QUERIES = st.dictionaries(
 
 
 @given(
-    endpoint=st.sampled_from(ENDPOINTS),
+    endpoint=st.sampled_from([*endpoints_of(ALL)]),
     ids=IDS | TEXT,
     query=QUERIES,
     body=st.one_of(BODIES, BODIES, JSON),

@@ -14,10 +14,11 @@ import pytest
 import multi_agent_mcp.web
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.validation import Draft
-from multi_agent_mcp.web.api import ENDPOINTS
+from multi_agent_mcp.web.api import endpoints_of
 from tests.end_to_end.support import Team
 from tests.services.support import send
 from tests.services.tasks_support import running
@@ -429,7 +430,7 @@ def test_a_log_is_followed_from_where_one_was(team: Team, visitor: Visitor) -> N
 def test_health_is_what_doctor_finds(team: Team, visitor: Visitor) -> None:
     team.drop(team.path / "ipc" / "owner" / "20261121_000000_00000000.md", "---\nid: [\n---\n\nx")
     team.services.workspace.mailbox("owner").unread(fresh=True)
-    found = visitor.see("/health")
+    found = visitor.see("/health?wait=10")
     told = team.run("doctor", "--json").json
     assert found["problems"] == told["problems"] >= 1
     assert any("quarantine" in item["subject"] for item in found["findings"])
@@ -613,7 +614,7 @@ def test_dates_at_the_ends_of_the_calendar_break_no_endpoint(
     time.tzset()
     try:
         guest = Guest(team)
-        for place in [place for method, place, _ in ENDPOINTS if method == "GET"]:
+        for place in [place for method, place, _ in endpoints_of(ALL) if method == "GET"]:
             assert guest.get(f"/api{place.format(**ids)}").status < 500, place
     finally:
         monkeypatch.undo()

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multi_agent_mcp.domain.agent import ROLES, Agent, superiors
+from multi_agent_mcp.domain.agent import ROLES, superiors
 from multi_agent_mcp.domain.entity import age
-from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.text import quoted, quoted_lines
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation, Delegation
+    from multi_agent_mcp.domain.task import Task
     from multi_agent_mcp.services.chat.delegations import Delegations
     from multi_agent_mcp.services.overview.snapshot import AgentRow, Snapshots
     from multi_agent_mcp.services.sessions.session_records import HandOffs, Kept
@@ -69,11 +69,6 @@ class Holds:
         """Whether it is this agent's turn, so that it is to be woken."""
         waits = (self.row.unread, self.notices, self.waiting, self.conversations, self.delegations)
         return self.row.task is not None or any(waits)
-
-
-Section = Callable[[Agent, Task | None], str | None]
-"""A part of the briefing of an agent with this task in hand, of a few lines; None if it has nothing to say. It is cut
-if the whole is too long."""
 
 
 @dataclass(eq=False)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from multi_agent_mcp.features import Features, attempted, load
-from multi_agent_mcp.features.ours import ALL
 from multi_agent_mcp.web.api import agents
 from multi_agent_mcp.web.request import ApiRequest
 
@@ -24,7 +23,6 @@ def endpoints_of(features: Features) -> Iterator[tuple[str, str, Endpoint]]:
             yield method, path, found
 
 
-ENDPOINTS = tuple(endpoints_of(ALL))
 AT_THE_MACHINE = frozenset({agents.answer_dialog, agents.type_line})
 """The changes that anybody at this machine may make. All other changes are made in an agent's name, and so only on its
 home machine."""
