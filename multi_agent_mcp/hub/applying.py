@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.entity import Identified, Mark, Readable, entity_id, is_entity_id
+from multi_agent_mcp.domain.entity import Mark, Readable, entity_id, is_entity_id
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
-from multi_agent_mcp.domain.message import Conversation, Message
+from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.domain.notification import TOLD_APART, Notification
 from multi_agent_mcp.domain.question import Question
 from multi_agent_mcp.domain.task import Task
@@ -37,7 +37,6 @@ from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, OVER, RELAY, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, make_way
-from multi_agent_mcp.store.authority import revision_of
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
@@ -65,6 +64,7 @@ receiver, and it is copied once the conversation is here."""
 HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSEQ, errno.EOVERFLOW})
 """The errors of the disk that are permanent; all others may be temporary."""
 _AGENT_ID = re.compile(rb"^agent_id: ([\w-]{1,64})\r?$", re.MULTILINE | re.ASCII)
+_OF_AN_INTERRUPT = re.compile(rb"^type: interrupt\naction: .*\ntask_id: (tsk_[0-9a-f]{12})$", re.MULTILINE)
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
 _DAY = re.compile(r"\d{8}")
 _EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
@@ -348,6 +348,8 @@ class Applying:
         if isinstance(what, str):
             then = self._shared(what, stored)
             return [] if restoring else then
+        if what is not None and what.kind == subjects.NOTIFICATION and (task := _OF_AN_INTERRUPT.search(stored.data)):
+            self._perhaps_over[task[1].decode()] = None  # also for one made here: its task may not have left yet
         if what is None or (what.machine == self.machine and stored.headers.get(RELAY) == self.relay):
             return []
         if what.kind in (subjects.MESSAGE, subjects.NOTIFICATION):  # also those that a copy of this directory has sent
@@ -410,20 +412,23 @@ class Applying:
         return []
 
     def _entity(self, kind: str, name: str, stored: Stored) -> list[Then]:
-        collection = self._known(kind, Rule.SHARED).collection(self.workspace)
+        collection, written = self._known(kind, Rule.SHARED).collection(self.workspace), None
+        is_own = stored.headers.get(MACHINE) == self.machine
+        if not (is_own and collection.has(entity_id(kind, name), stored.sequence)):  # its writer holds the lock
+            written = collection.accept(
+                entity_id(kind, name),
+                stored.shared,
+                stored.written_at,
+                was=_number(stored, WAS),
+                edited=_number(stored, EDITED) if is_own else None,
+            )
         if kind == DELEGATION:
             self._perhaps_over[name] = None
-        is_own = stored.headers.get(MACHINE) == self.machine
-        if is_own and _is_there(collection.find(entity_id(kind, name)), stored):
-            return []  # the process that wrote it probably holds the lock
-        edited = _number(stored, EDITED) if is_own else None
-        written = collection.accept(
-            entity_id(kind, name), stored.shared, stored.written_at, was=_number(stored, WAS), edited=edited
-        )
-        if kind == subjects.CONVERSATION:
+        elif kind == subjects.CONVERSATION:
             self._copy_what_waited(name)
-        if isinstance(written, Conversation) and written.status == "ended" and written.delegation_id is not None:
-            self._perhaps_over[str(written.delegation_id)] = None
+            talk = written or collection.find(name)
+            if talk is not None and talk.status == "ended" and talk.delegation_id is not None:
+                self._perhaps_over[talk.delegation_id] = None
         if isinstance(written, Question):
             return [self.consequences.questions_changed]
         return [lambda: self.consequences.task_changed(written)] if isinstance(written, Task) else []
@@ -451,8 +456,6 @@ class Applying:
             self._merged.add(mark)
         if is_mail:
             self._copy(entity, name, what.owner)
-        elif isinstance(entity, Notification) and entity.task_id is not None and entity.interrupts:
-            self._perhaps_over[entity.task_id] = None
         return [partial(self._tell, what, entity)] if self._is_mine(what) else []
 
     def _require_no_replay(self, what: Own, name: str, message: Readable) -> None:
@@ -577,10 +580,6 @@ def _of_the_disk(error: Exception) -> StorageError | None:
 
 def _occupied(size: int) -> int:
     return -(-size // BLOCK_BYTES) * BLOCK_BYTES
-
-
-def _is_there(entity: Identified | None, stored: Stored) -> bool:
-    return entity is not None and revision_of(entity) >= stored.sequence
 
 
 def _file(name: str) -> str:

@@ -89,7 +89,7 @@ class SharedCollection(Collection[E]):
                 if entity.extra.get(HUB) == NOW:
                     return None  # an edit that was moved back from the quarantine
                 if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
-                    if known == shared.revision and located.directory is located.partition.home:
+                    if not self._is_in_place(located):
                         self._write(located, entity)  # whoever wrote it may have been killed before it moved it
                     return None
                 if was is not None and known > was:
@@ -99,6 +99,17 @@ class SharedCollection(Collection[E]):
                         self._write(located, agreed, guarded=True)
                     return None
             return self._take_over(entity_id, shared, located, modified)
+
+    def has(self, entity_id: str, revision: int) -> bool:
+        """Whether this revision of an entity, or a newer one, is here, and where it belongs: it is not if whoever
+        wrote it was killed before it had moved it."""
+        located = self.locate(entity_id, known=True)
+        return located is not None and revision_of(located.entity) >= revision and self._is_in_place(located)
+
+    def _is_in_place(self, located: Location[E]) -> bool:
+        if located.directory is not located.partition.home:
+            return True
+        return not self._is_over(located.entity) and self._belonging_to(located.entity) in (None, located.partition)
 
     def push(self, entity_id: str, first: int = 1) -> None:
         """Sends an entity to the authority whose file was made or edited by a person, or has a revision before `first`,

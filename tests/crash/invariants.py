@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from multi_agent_mcp.domain.message import Conversation, Message
@@ -35,10 +35,10 @@ def complaints(operation: Operation, root: Path, told: Facts, answers: list[Fact
     yield from blocking(services)
 
 
-def settle(services: Services) -> None:
-    """Recovers the session as the next server of every agent does before its first answer."""
+def settle(services: Services, agents: Iterable[str] | None = None) -> None:
+    """Recovers the session as the next server of every agent, or of these, does before its first answer."""
     services.operations.finish()
-    for agent_id in services.agents.all():
+    for agent_id in services.agents.all() if agents is None else agents:
         services.sessions.recover(agent_id)
         for purpose in ("task", "chat"):
             services.notifications.refresh(agent_id, purpose)

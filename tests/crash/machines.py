@@ -18,6 +18,7 @@ from pathlib import Path
 
 from multi_agent_mcp.bootstrap import relay
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.task import UNASSIGNED
 from multi_agent_mcp.errors import AlreadyExists
 from multi_agent_mcp.hub.share_directory import RelayClient
 from multi_agent_mcp.wiring import Services
@@ -25,7 +26,7 @@ from tests.crash.invariants import ailing, settle
 from tests.crash.killer import Killer
 from tests.crash.operations.judging import of_one_piece
 from tests.crash.stage import Run, context, forked
-from tests.hub.support import DESK, LAPTOP, SESSION, Machine, Machines, eventually, machines
+from tests.hub.support import DESK, HOMES, LAPTOP, SESSION, Machine, Machines, eventually, machines
 from tests.partition.verdict import differing, wait_until_settled
 
 RELAY_MOMENTS_MAX = 1000
@@ -208,9 +209,10 @@ def relay_lived(machine: Machine, at: int, has_brought: Callable[[], bool]) -> b
 
 
 def at_rest(made: Machines) -> None:
-    """Lets the next server of every agent recover, and waits until all machines are in sync."""
-    for machine in made.members.values():
-        settle(machine.services)
+    """Lets the next server of every agent recover where the agent is at home, and waits until all machines are in
+    sync."""
+    for name, machine in made.members.items():
+        settle(machine.services, [agent_id for agent_id in HOMES[name] if agent_id in machine.services.agents.all()])
         machine.services.offers.hand_out()
     wait_until_settled(made)
     for machine in made.members.values():  # the relay notes for others what it knows itself
@@ -218,6 +220,23 @@ def at_rest(made: Machines) -> None:
 
 
 def found_wrong(made: Machines) -> list[str]:
-    """Differences between the machines, and the problems that `doctor` reports on each."""
-    problems = [f"{name}: {line}" for name, machine in made.members.items() for line in ailing(machine.services)]
+    """Differences between the machines, and on each what is not where it belongs, and the problems that `doctor`
+    reports."""
+    problems = [
+        f"{name}: {line}"
+        for name, machine in made.members.items()
+        for line in [*misplaced(machine.services), *ailing(machine.services)]
+    ]
     return [*differing(made), *problems]
+
+
+def misplaced(services: Services) -> Iterator[str]:
+    """Yields the tasks that are not in the directory of whoever has them, or in its archive once they are over."""
+    tasks = services.workspace.tasks
+    for task in tasks.all():
+        located = tasks.locate(task.id)
+        assert located is not None
+        home = tasks.directory(task.assignee_id or UNASSIGNED).path
+        place = located.directory.path
+        if (place.parent.parent if task.final else place) != home:
+            yield f"{task.id} ({task.status}) is in {place}"

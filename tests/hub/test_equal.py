@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.domain.agent import OwnerWait
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, free_port
@@ -189,7 +190,40 @@ def waited(desk: Machine, laptop: Machine) -> None:
     eventually(lambda: archived(laptop, "owner_wait", "*_owner.md"))
 
 
-@pytest.mark.parametrize("end", [interrupted, withdrawn, paused, handed_over, delegated, waited])
+def cancelled_by_one_that_was_killed(desk: Machine, laptop: Machine) -> None:
+    """Whoever cancels a task in hand is killed before its agent is told, which the next reader here does."""
+    task_id = task_for(desk, "worker-a")
+    eventually(lambda: laptop.services.workspace.tasks.find(task_id))
+    laptop.services.task_changes.start(laptop.services.agents.get("worker-a"), task_id)
+    eventually(lambda: desk.services.workspace.tasks.get(task_id).status == "in_progress")
+    change = Change(by="admin", at=desk.services.clock())
+    with apart(laptop):
+        cancelled = desk.services.workspace.tasks.update(task_id, lambda task: task.move_to("cancelled", change))
+        desk.services.derived_notices.tell([cancelled])
+    for machine in (desk, laptop):
+        eventually(lambda machine=machine: archived(machine, "tasks", f"{task_id}.md"))  # type: ignore[misc]
+
+
+def agreed_by_one_that_was_killed(desk: Machine, laptop: Machine) -> None:
+    """Whoever ends the conversation of a delegation is killed before it has put that away."""
+    services = desk.services
+    admin, session = services.agents.get("admin"), services.sessions.open("admin", "task")
+    delegation, _ = services.delegations.delegate(admin, session.record, "worker-a", "to agree", None)
+    chat = services.sessions.open("admin", "chat")
+    talk, _ = services.delegations.start_conversation(
+        admin, chat.record, "worker-a", "hello", delegation_id=delegation.id
+    )
+    for opened in (session, chat):
+        opened.end()
+    services.workspace.conversations.update(talk.id, lambda found: found.end("admin", services.clock()))
+    for machine in (desk, laptop):
+        eventually(lambda machine=machine: archived(machine, "delegations", f"{delegation.id}.md"))  # type: ignore[misc]
+
+
+KILLED = [cancelled_by_one_that_was_killed, agreed_by_one_that_was_killed]
+
+
+@pytest.mark.parametrize("end", [interrupted, withdrawn, paused, handed_over, delegated, waited, *KILLED])
 def test_what_is_over(two: Machines, end: Callable[[Machine, Machine], None]) -> None:
     end(two[DESK], two[LAPTOP])
     become_equal(two[DESK], two[LAPTOP])

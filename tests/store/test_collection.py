@@ -430,7 +430,9 @@ def test_a_task_whose_writer_was_killed_before_it_moved_it_moves_when_its_value_
     tasks.accept(held.id, value(held, 2), at(0))
     (belongs,) = tasks.base.rglob(f"{held.id}.md")
     left = tasks.base / "_unassigned" / belongs.name
+    assert accepting(files).has(held.id, 2)
     belongs.rename(left)
+    assert not accepting(files).has(held.id, 2)
     accepting(files).accept(held.id, value(held, 2), at(0))
     assert belongs.exists()
     assert not left.exists()

@@ -130,6 +130,8 @@ class Sessions(Service):
     def recover(self, agent_id: str) -> int:
         """Ends the sessions of dead processes and requeues their unconfirmed files; ends the executions of sessions
         whose file is lost. Returns the number of requeued files."""
+        from multi_agent_mcp.domain.task import UNASSIGNED
+
         recovered = 0
         with self.workspace.locks.held(f"recover-{agent_id}"):
             for listed in self.workspace.sessions.open(agent_id):
@@ -142,6 +144,7 @@ class Sessions(Service):
             self.executions.finish_orphans(agent_id)
         for collection in (self.workspace.tasks, self.workspace.sessions, self.workspace.executions):
             collection.archive_over(agent_id)
+        self.workspace.tasks.archive_over(UNASSIGNED)  # no agent's recovery but anybody's
         self.workspace.retire_delegations(agent_id)
         self.contributions.tell("agent_recovered", agent_id)
         return recovered

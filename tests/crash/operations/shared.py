@@ -47,6 +47,19 @@ def blocked(services: Services, task_id: str) -> Mapping[str, int]:
     return {"status": int(services.workspace.tasks.get(task_id).status == "blocked"), "interrupt": len(found)}
 
 
+def cancel(services: Services, task_id: str) -> object:
+    return services.task_changes.set_status(services.agents.get("admin"), task_id, "cancelled", "stop")
+
+
+def cancelled(services: Services, task_id: str) -> Mapping[str, int]:
+    found = [item for item in notices(services, "worker-a") if item.task_id == task_id and item.action == "cancelled"]
+    return {"status": int(services.workspace.tasks.get(task_id).status == "cancelled"), "interrupt": len(found)}
+
+
+def dropped(services: Services, task_id: str) -> Mapping[str, int]:
+    return {"status": int(services.workspace.tasks.get(task_id).status == "cancelled")}
+
+
 def create(services: Services, title: str) -> object:
     new = [NewTask(title=title, assignee_id="worker-a")]
     return services.task_creation.create(services.agents.get("admin"), new)
@@ -129,6 +142,8 @@ SHARED = {
     for operation in (
         SharedOperation("shared_status", LAPTOP, start, started, tasks_for_worker),
         SharedOperation("shared_block", DESK, block, blocked, tasks_in_progress),
+        SharedOperation("shared_cancel", DESK, cancel, cancelled, tasks_in_progress),
+        SharedOperation("shared_drop", DESK, cancel, dropped, unclaimed),
         SharedOperation("shared_create", DESK, create, created),
         SharedOperation("shared_claim", LAPTOP, claim, claimed, unclaimed),
         SharedOperation("shared_offer", DESK, offer, offered),

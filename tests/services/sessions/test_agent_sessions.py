@@ -272,3 +272,14 @@ def test_a_session_is_bound_to_the_task_it_works_on(services: Services) -> None:
 def test_a_session_that_does_not_exist_cannot_be_opened(root: Path, recorder: Recorder, owner: Agent) -> None:
     with pytest.raises(NoSuchSession):
         open_session(root, "another", notifier=recorder)
+
+
+def test_what_was_ended_for_nobody_is_archived_by_the_next_recovery_after_a_kill(services: Services) -> None:
+    tasks = services.workspace.tasks
+    tasks.add(Task(id="tsk_000000000001", title="For whoever is free", status="cancelled"))
+    (belongs,) = tasks.base.rglob("tsk_000000000001.md")
+    left = tasks.base / "_unassigned" / belongs.name
+    belongs.rename(left)  # as the killed process left it
+    services.sessions.recover("worker-a")
+    assert belongs.exists()
+    assert not left.exists()
