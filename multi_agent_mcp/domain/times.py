@@ -52,6 +52,17 @@ def month_of(moment: datetime) -> str:
     return f"{moment:%Y-%m}"
 
 
+def within_month(month: str, at: int) -> int:
+    """The time `at`, or the second nearest to it in a month as archives name it (nanoseconds since the epoch). A person
+    may have named it anything: then it is any time."""
+    try:
+        first = datetime.strptime(f"{month} +0000", "%Y-%m %z")
+        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+    except ValueError:
+        return at
+    return min(max(at, int(first.timestamp()) * 10**9), int(following.timestamp() - 1) * 10**9)
+
+
 def from_timestamp(seconds: float) -> datetime:
     """A file's modification time as a `datetime`; the epoch if it is out of range, as a person may set it."""
     try:

@@ -380,14 +380,17 @@ class Applying:
         is_in_place = header.get("agent_id" if what.kind == HAND_OFF else "task_id") == what.owner
         if not is_in_place or not self._is_home(what.machine, agent_id := str(header.get("agent_id"))):
             raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
-        there = self.workspace.files.read(path)
+        kept = self.workspace.hand_offs(what.owner) if what.kind == HAND_OFF else None
+        archived = [month.path / name for month in kept.archive.months()] if kept is not None else []
+        place = next(filter(os.path.lexists, [path, *archived]), path)
+        there = self.workspace.files.read(place)
         if there and parse(there).header.get("agent_id") not in (agent_id, None):
             raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
+        if place != path:
+            self.workspace.files.move(place, path)
         self.workspace.files.replace(path, stored.data, modified=stored.written_at)
-        if OVER in stored.headers and what.kind == HAND_OFF:
-            kept = self.workspace.hand_offs(what.owner)
-            if (entity := kept.home.load(name)) is not None:
-                kept.put_away(name, entity, self.workspace.files.move)
+        if kept is not None and OVER in stored.headers and (entity := kept.home.load(name)) is not None:
+            kept.put_away(name, entity, self.workspace.files.move)
 
     def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], Mark]:
         """Returns the marks in this batch, by their kind, owner and name, so that an item that was read within the

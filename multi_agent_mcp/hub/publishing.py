@@ -18,7 +18,7 @@ from typing import Any
 
 from multi_agent_mcp.domain.entity import Mark, Readable
 from multi_agent_mcp.domain.notification import TOLD_APART
-from multi_agent_mcp.domain.times import format_time, now, parse_time
+from multi_agent_mcp.domain.times import format_time, now, parse_time, within_month
 from multi_agent_mcp.errors import HubUnreachable, Refusal
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.applying import HAND_OFF, mark_in
@@ -287,6 +287,8 @@ class Publishing:
         if not self._is_home(str(parse(found[0]).header.get("agent_id")) if is_copy and found else owner):
             return
         data, modified = found or (b"", time.time_ns())
+        if kind in BY_NAME and ARCHIVE in path.parts:  # which it has not left by being copied or edited there
+            modified = within_month(path.parent.name, modified)
         key = f"{path.parts[0]}/{owner}/{stem}"  # the same before and after it is archived
         over = {OVER: "1"} if kind == HAND_OFF and ARCHIVE in path.parts else {}  # which its content does not say
         state = digest8(data) + "".join(over)

@@ -437,8 +437,8 @@ class RelayAuthority:
     def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:
         return self._wait(self._relay().put(key, 0, data, was, at=at))
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
-        return self._wait(self._relay().put(key, revision, data, edited=edited))
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False, at: int | None = None) -> int | None:
+        return self._wait(self._relay().put(key, revision, data, edited=edited, at=at))
 
     def current(self, key: str) -> Shared | None:
         return self._wait(self._relay().current(key))

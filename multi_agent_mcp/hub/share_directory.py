@@ -196,8 +196,8 @@ class RelayClient:
         # `at` is left out: only the relay itself sends what was there before.
         return self._revision(op="create", key=key, data=data.decode(), was=was)
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002
-        # `edited` is left out: only the relay itself sends what was edited by a person.
+    def swap(self, key: str, revision: int, data: bytes, **edit: Any) -> int | None:  # noqa: ARG002
+        # `edited` and `at` are left out: only the relay itself sends what was edited by a person.
         return self._revision(op="swap", key=key, revision=revision, data=data.decode())
 
     def current(self, key: str) -> Shared | None:

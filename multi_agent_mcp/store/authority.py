@@ -62,10 +62,10 @@ class Authority(Protocol):
         hub, `at` the time of its last change, if that was before (nanoseconds since the epoch). Raises `Superseded` if
         there is a value."""
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
+    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False, at: int | None = None) -> int | None:
         """Replaces the value of this revision, or deletes it if `data` is empty; returns the new revision. `edited`:
         the data are from a file edited by a person, so an earlier edit of the same file by this machine is replaced,
-        too. Raises `Superseded`."""
+        too. `at` as in `create`. Raises `Superseded`."""
 
     def current(self, key: str) -> Shared | None:
         """Returns the value; None if there is none."""
@@ -89,7 +89,15 @@ class Alone:
     def create(self, key: str, data: bytes, was: int | None = None, at: int | None = None) -> int | None:  # noqa: ARG002
         return None
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:  # noqa: ARG002
+    def swap(
+        self,
+        key: str,  # noqa: ARG002
+        revision: int,  # noqa: ARG002
+        data: bytes,  # noqa: ARG002
+        *,
+        edited: bool = False,  # noqa: ARG002
+        at: int | None = None,  # noqa: ARG002
+    ) -> int | None:
         return None
 
     def current(self, key: str) -> Shared | None:  # noqa: ARG002

@@ -17,6 +17,7 @@ from multi_agent_mcp.domain.entity import Identified, entity_id
 from multi_agent_mcp.domain.history import NUMBER, History, numbered
 from multi_agent_mcp.domain.json_lines import newest_first
 from multi_agent_mcp.domain.task import Task, work_order
+from multi_agent_mcp.domain.times import within_month
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (
     HUB,
@@ -122,10 +123,10 @@ class SharedCollection(Collection[E]):
                 self._share_again(located)
             elif not self._is_as_marked(located.entity):
                 try:
-                    known = self._known(located.entity)
-                    agreed = self._agreed(known, located.entity, is_edited=True, at=_changed_at(located))
+                    known, at = self._known(located.entity), _changed_at(located)
+                    agreed = self._agreed(known, located.entity, is_edited=True, at=at)
                     with suppress(FileChanged):  # it is saved again and will be pushed again
-                        self._write(located, agreed, guarded=True)
+                        self._write(located, agreed, at, guarded=True)
                 except Superseded as newer:
                     self._take_over(entity_id, newer.current, located)
 
@@ -180,7 +181,7 @@ class SharedCollection(Collection[E]):
         if before is None:
             revision = self.authority.create(self._key(after), data, at=at)
         else:
-            revision = self.authority.swap(self._key(after), self._base(before), data, edited=is_edited)
+            revision = self.authority.swap(self._key(after), self._base(before), data, edited=is_edited, at=at)
         return after if revision is None else marked(after, Shared(revision, data))
 
     def _base(self, before: E) -> int:
@@ -195,9 +196,10 @@ class SharedCollection(Collection[E]):
         data = self._payload(entity)
         self._share_all_of(entity)
         with suppress(Superseded, FileChanged):
-            revision = self.authority.create(self._key(entity), data, revision_of(entity), _changed_at(located))
+            at = _changed_at(located)
+            revision = self.authority.create(self._key(entity), data, revision_of(entity), at)
             if revision is not None:
-                self._write(located, marked(entity, Shared(revision, data)), guarded=True)
+                self._write(located, marked(entity, Shared(revision, data)), at, guarded=True)
 
     def _share_all_of(self, entity: E) -> None:
         """Sends those parts of an entity to a recreated hub that are not in its file."""
@@ -249,8 +251,13 @@ class SharedCollection(Collection[E]):
         return f"{self.kind}.{entity.id}"
 
 
+# The month of the archive follows from this time. A file whose own time is in another month, as it was copied or edited
+# there, has one of the month in which it is: so it is in the same one on every machine.
 def _changed_at(located: Location[E]) -> int | None:
-    return None if located.signature is None else located.signature[0]
+    if located.signature is None:
+        return None
+    at, directory = located.signature[0], located.directory
+    return at if directory is located.partition.home else within_month(directory.path.name, at)
 
 
 LINE = "line"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,8 +188,8 @@ class Saving:
         self._path = path
         self.saves = 0
 
-    def swap(self, key: str, revision: int, data: bytes, *, edited: bool = False) -> int | None:
-        found = self._hub.swap(key, revision, data, edited=edited)
+    def swap(self, key: str, revision: int, data: bytes, **edit: Any) -> int | None:
+        found = self._hub.swap(key, revision, data, **edit)
         self.saves += 1
         text = self._path.read_text()
         put(self._path, re.sub("^title: .*$", f"title: save {self.saves}", text, flags=re.MULTILINE))

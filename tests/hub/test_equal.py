@@ -21,7 +21,8 @@ from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually,
 from tests.hub.test_machines import send, task_for
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-SAME = ("tasks", "notifications", "conversations", "delegations", "handoffs", "owner_wait", "questions", "ipc")
+MONTHLY = ("tasks", "executions", "handoffs")
+SAME = (*MONTHLY, "notifications", "conversations", "delegations", "owner_wait", "questions", "ipc")
 OF_THE_HUB = re.compile(rb"^hub: .*\n", re.MULTILINE)
 
 
@@ -239,6 +240,42 @@ def aged(desk: Machine) -> None:
     os.utime(path, (1_778_000_000, 1_778_000_000))
     (path.parent.parent / "2026-05").mkdir()
     path.rename(path.parent.parent / "2026-05" / path.name)
+
+
+def put_in_may(desk: Machine) -> list[Path]:
+    """A task, an execution and a hand-off in the archive of May, whose files were copied later. Returns where they
+    are."""
+    services = desk.services
+    admin, session = services.agents.get("admin"), services.sessions.open("admin", "task")
+    tasks = services.task_creation.create(admin, [NewTask(title="Copied", assignee_id="admin")])
+    services.task_changes.start(admin, tasks[0].id)
+    services.executions.begin(session.record, tasks[0].id)
+    services.hand_offs.write(admin, "the roof is next", None, None)
+    services.task_changes.set_status(admin, tasks[0].id, "cancelled")
+    session.end()
+    services.hand_offs.write(admin, "the cellar is next", None, None)
+    services.sessions.recover("admin")
+    found = [path for each in MONTHLY for path in (desk.path / each).rglob("archive/*/*.md")]
+    for path in found:
+        (path.parent.parent / "2026-05").mkdir(exist_ok=True)
+        path.rename(path.parent.parent / "2026-05" / path.name)
+    return [path.parent.parent / "2026-05" / path.name for path in found]
+
+
+def test_what_was_copied_or_edited_in_a_month_is_in_that_month_everywhere(tmp_path: Path) -> None:
+    made, places = Machines(tmp_path, free_port()), list[Path]()
+    try:
+        made.begin(lambda desk: places.extend(put_in_may(desk)))
+        desk, laptop = made[DESK], made.add(LAPTOP)
+        assert {path.relative_to(desk.path).parts[0] for path in places} == {*MONTHLY}
+        for path in places:
+            eventually((laptop.path / path.relative_to(desk.path)).exists)
+        become_equal(desk, laptop)
+        for path in places:
+            path.write_text(path.read_text().replace("\n---\n", "\nnote: edited\n---\n", 1))
+        become_equal(desk, laptop)
+    finally:
+        made.close()
 
 
 def test_a_machine_that_joins_has_all_of_it_in_the_same_places(tmp_path: Path) -> None:

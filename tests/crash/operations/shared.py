@@ -52,7 +52,7 @@ def cancel(services: Services, task_id: str) -> object:
 
 
 def cancelled(services: Services, task_id: str) -> Mapping[str, int]:
-    found = [item for item in notices(services, "worker-a") if item.task_id == task_id and item.action == "cancelled"]
+    found = [item for item in notices(services, "worker-a") if item.task_id == task_id and item.action == "cancel"]
     return {"status": int(services.workspace.tasks.get(task_id).status == "cancelled"), "interrupt": len(found)}
 
 
