@@ -29,7 +29,7 @@ _OF_GIT = (
 """What git sets for its hooks and aliases, of the repository that these run in."""
 _OF_AN_AGENT = tuple(f"MULTI_AGENT_MCP_{name}" for name in ("AGENT", "PURPOSE", "CONFIGURED", "PANE", "SOCKET"))
 """Our own variables that name another agent where a host has started this."""
-_EXECUTES = re.compile(r"(ba|da|z|k|mk|a|c|tc|fi)?sh|nu")
+_EXECUTES = re.compile(r"(ba|da|z|k|mk|a|c|tc|fi|xon)?sh|nu")
 """Shells whose `exec` replaces them by a program."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 
 import pytest
 
-from multi_agent_mcp.windows.shells import started
+from multi_agent_mcp.windows.shells import quoted, started
 
 OF_A_PERSON = {"GIT_CONFIG_GLOBAL": "/home/me/.gitconfig", "PAGER": "less", "AGENT": "smith"}
 
@@ -36,3 +37,14 @@ def test_what_a_host_sets_for_the_programs_it_runs_is_not_handed_on(
     marks: dict[str, str], left: dict[str, str]
 ) -> None:
     assert environment_of(**{**OF_A_PERSON, **marks}) == left
+
+
+@pytest.mark.parametrize("shell", ["bash", "fish", "tcsh", "nu", "xonsh"])
+@pytest.mark.parametrize("word", ["plain", 'it\'s "so"', "a) ; b (", "x #y"])
+def test_a_shell_becomes_the_program_also_with_our_values_in_its_words(shell: str, word: str) -> None:
+    """Else the shell stays a reader of the pane's terminal, and nothing is typed there."""
+    command = f"agent {quoted(shell, word)}"
+    run = shlex.split(started(command, f"/bin/{shell}", directory=None, environment={})[-1])
+    assert run[-1] == f"exec {command}"
+    two = f"{command}; agent"
+    assert shlex.split(started(two, f"/bin/{shell}", directory=None, environment={})[-1])[-1] == two

@@ -266,7 +266,8 @@ def executed(command: str) -> str:
     return command if is_compound(command) else f"exec {command}"
 
 
-_QUOTED = re.compile(r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+_QUOTED = re.compile(r"""@\((?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\)|'[^']*'|"(?:[^"\\]|\\.)*"|\\.""", re.DOTALL)
+"""A word in quotation marks, in xonsh's form (a Python string) and in those of other shells."""
 _COMPOUND = re.compile(r"[;&|<>()`\n]|^\s*(\w+=|exec\s)|(^|\s)#")
 
 
