@@ -25,11 +25,11 @@ GROUP = "multi_agent_mcp.features"
 class Kind(NamedTuple):
     """A kind of entities. `directory` is where they are in the session's directory, `prefix` that of their ids, `name`
     what one is called in JSON (`task`); without it an id finds none of them. `follows` names the rules of which
-    notifications follow from one (`domain.notification.Rules`). `travels` says how they reach other
-    machines (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them. `entity` is the class of a kind
-    of another package, whose files are in the directory itself, each named by its id. `layout` names what makes the
-    `store.partition.Layout` of an optional kind, and `claims` the kind of values by which the hub orders its changes;
-    no machine has a file of those."""
+    notifications follow from one (`domain.notification.Rules`). `travels` says how they reach other machines
+    (`hub.subjects.Rule`; "": not at all). `is_searched`: `search` reads them, and calls one `found.{name}`. `entity` is
+    the class of a kind of another package, whose files are in the directory itself, each named by its id. `layout`
+    names what makes the `store.partition.Layout` of an optional kind, and `claims` the kind of values by which the hub
+    orders its changes; no machine has a file of those."""
 
     directory: str
     prefix: str = ""

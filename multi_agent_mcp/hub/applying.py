@@ -442,7 +442,7 @@ class Applying:
         if is_mail:
             self._require_no_replay(what, name, decoded(inbox, name, stored))
             make_way(inbox, name, stored)
-        elif self._has_rival(inbox, name, stored, restoring=restoring):
+        elif self._keep_against(inbox, name, stored, restoring=restoring):
             self.standing.add(what)
             return []
         early = self.early.get(key := self._mark_of(what))
@@ -469,9 +469,9 @@ class Applying:
         if not any(self._is_home(what.machine, each) for each in (message.sender_id, what.owner)):
             raise Unreadable("misplaced", name="id", value=message.id, owner=file_name(message))
 
-    def _has_rival(self, inbox: Inbox[Any], name: str, stored: Stored, *, restoring: bool) -> bool:
-        """Returns whether a notification of this id that was made here is kept, and not the hub's. Where the hub's
-        does, its mark is sent from here again."""
+    def _keep_against(self, inbox: Inbox[Any], name: str, stored: Stored, *, restoring: bool) -> bool:
+        """Keeps a notification of this id that was made here, if it comes before the hub's, and returns whether it did.
+        Where the hub's is kept, its mark is sent from here again."""
         if restoring and not inbox.has_name(name):
             return False  # see `without_rivals`
         theirs = decoded(inbox, name, stored)
@@ -479,7 +479,7 @@ class Applying:
             return False
         self._is_noticed = True
         try:
-            return inbox.stands_against(name, theirs, stored.written_at)
+            return inbox.keep_against(name, theirs, stored.written_at)
         finally:
             self._is_noticed = False
 

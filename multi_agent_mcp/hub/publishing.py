@@ -243,7 +243,7 @@ class Publishing:
     ) -> datetime | None:
         """Stores a message or notification unless the hub has it; returns the time when the hub accepted it from this
         machine, None if it is another machine's. `known` is the hub's value, if it was asked for: of two notifications
-        that two machines have made, both are sent if this one stands (see `Inbox.stands_against`)."""
+        that two machines have made, both are sent if this one stands (see `Inbox.keep_against`)."""
         subject, notices = self.names.own(self.machine, kind, owner, name), self.workspace.notices(owner)
         if known is not None and known.subject != subject and kind == subjects.NOTIFICATION:
             mine = notices.hot.decode(data, name.removesuffix(".md"), modified / 1e9)

@@ -399,9 +399,9 @@ class Inbox(InboxFiles[R]):
     # Of a notification that follows from what all machines know each may write one of its own, while they do not hear
     # of each other. All machines keep the same one in the end: the earlier, and of two at one time the one whose text
     # comes first.
-    def stands_against(self, name: str, theirs: R, modified: int) -> bool:
-        """Returns whether what is here under this id stands, if another machine has made `theirs`, of this name, under
-        it, too. If it does not, theirs is in its place afterwards, with its mark. Takes the lock."""
+    def keep_against(self, name: str, theirs: R, modified: int) -> bool:
+        """Keeps what is here under this id if it comes before `theirs`, of this name, which another machine has made
+        under it, too; else puts theirs in its place, with its mark. Returns whether it was kept. Takes the lock."""
         with self.files.locks.held(self.lock):
             for path, mine in self.find_all(lambda entity: _is_rival(entity, theirs), like=theirs.id):
                 if path.name == name and mine.mark_read(None) == theirs:
@@ -423,7 +423,7 @@ class Inbox(InboxFiles[R]):
         for paths in (paths for paths in bearers.values() if len(paths) > 1):
             for found in map(self._at, map(self.within, paths)):
                 if found is not None and getattr(found[1], "action", None) in actions:
-                    self.stands_against(found[0].name, found[1].mark_read(None), modified_at(found[0]))
+                    self.keep_against(found[0].name, found[1].mark_read(None), modified_at(found[0]))
 
     def _referred(self, references: Iterable[str], *, unread_too: bool = False) -> list[tuple[str, R, int]]:
         """Returns names, entities and inodes of the files that these references name, as far as they are marked read at
