@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from multi_agent_mcp.errors import Refusal, StorageError
-from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.programs import called, child_environment
 from multi_agent_mcp.system.file_status import tree_of
 
 GIT_SECONDS = 120.0
@@ -92,7 +92,7 @@ and a time that anybody can set back; names come as they are, in the order of th
 
 def git_call(place: str | Path, arguments: Sequence[str]) -> list[str]:
     """A call of git that sees every change of a file, and starts nothing to see it."""
-    return ["git", "-C", str(place), *_SEEN, *arguments]
+    return [called("git"), "-C", str(place), *_SEEN, *arguments]
 
 
 def files_at(place: str | Path) -> dict[str, str]:

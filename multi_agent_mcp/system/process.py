@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from multi_agent_mcp.domain.times import format_time, parse_time
-from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.programs import called, child_environment
 
 if TYPE_CHECKING:
     import psutil
@@ -104,7 +104,7 @@ def start_detached(arguments: Sequence[str], log: Path) -> int:
     appended to `log`, which, like all files that it creates, is private to the user. It is not our child, so it need
     not be waited for."""
     done = subprocess.run(
-        ["sh", "-c", DETACHED, "sh", str(log), *arguments],
+        [called("sh"), "-c", DETACHED, "sh", str(log), *arguments],
         stdout=subprocess.PIPE,
         encoding="ascii",
         env=child_environment(),
@@ -445,7 +445,8 @@ def _link(path: str | Path) -> str:
 def _lines(*call: str) -> list[str]:
     environment = child_environment(LC_ALL="C", TZ="UTC")
     try:
-        done = subprocess.run(call, env=environment, capture_output=True, check=False, timeout=CALL_SECONDS)
+        words = [called(call[0]), *call[1:]]
+        done = subprocess.run(words, env=environment, capture_output=True, check=False, timeout=CALL_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return os.fsdecode(done.stdout).splitlines()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from multi_agent_mcp.doorbell.tmux.client import Server
 from multi_agent_mcp.system.git import NO_HEAD, head_of
 from multi_agent_mcp.system.temporary import checked_out
 from multi_agent_mcp.system.work_state import state_of
@@ -351,6 +352,22 @@ def test_nothing_that_a_repository_names_is_run_to_see_what_has_changed_in_it(mo
     files_of(str(top))
     lost_in_submodules(str(top), top)
     assert not mark.exists(), mark.read_text()
+
+
+def test_no_program_of_the_working_directory_is_taken_for_git(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran_here = repository.with_name("ran")
+    for name in ("git", "tmux"):
+        program = repository / "part" / name
+        program.write_text(f"#!/bin/sh\ntouch {ran_here}\n")
+        program.chmod(0o755)
+    monkeypatch.chdir(repository)
+    monkeypatch.setenv("PATH", f"part:{os.environ['PATH']}")
+    assert uncommitted(repository) == ["part/"]
+    assert state_of(repository).dirty
+    Server(repository.with_name("socket")).cmd("list-panes")
+    assert not ran_here.exists()
 
 
 def test_what_a_repository_lacks_is_not_fetched_by_a_program_that_it_names(module: Path) -> None:

@@ -19,7 +19,7 @@ from libtmux.common import tmux_cmd
 from multi_agent_mcp.config import TmuxPane, read_environment
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.errors import InvalidArguments, TmuxTimeout
-from multi_agent_mcp.programs import child_environment
+from multi_agent_mcp.programs import called, child_environment
 from multi_agent_mcp.system.process import Process, environment_of, foreground, identity, is_below, terminal_of
 
 CALL_SECONDS = 2.0
@@ -80,7 +80,7 @@ class Server(libtmux.Server):
         words = [cmd, *([] if target is None else ["-t", str(target)]), *map(str, args)]
         configured = [f"-f{self.config_file}"] if self.config_file else []
         # -u: without it tmux turns non-ASCII characters into underscores if the environment names no UTF-8 locale
-        call = ["tmux", "-u", f"-S{self.socket_path}", *configured, *words]
+        call = [called("tmux"), "-u", f"-S{self.socket_path}", *configured, *words]
         try:
             done = subprocess.run(
                 call,

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -450,6 +451,27 @@ def test_a_task_without_conditions_is_delivered_again_too_however_that_is_said(
     assert delivered is not None
     assert (again(services, task).status, delivered.commit, delivered.branch) == ("done", resolved, None)
     assert services.merging.merge(services.agents.get("owner"), again(services, task)).commit is not None
+
+
+def test_what_is_delivered_again_without_proof_leaves_no_word_of_it(
+    services: Services, project: Path, reopened: Callable[..., Services]
+) -> None:
+    for kept in (services.workspace.approval, services.workspace.last_approval):
+        kept.remove()
+    services = reopened(features={"proof": "off"})
+    worktree, seat, owner = made(services), Seat(services, "worker-a"), services.agents.get("owner")
+    task = begun(services)
+    commit(worktree, "a.txt", "mine\n")
+    answers = [seat.call("report_completed", result="success", summary="built", task_id=task.id)]
+    theirs = commit(replace(worktree, path=str(project)), "a.txt", "theirs\n")
+    assert services.merging.merge(owner, again(services, task)).conflicts == ("a.txt",)
+    git(worktree.path, "merge", "-q", "-X", "ours", theirs)
+    answers.append(seat.call("update_task_status", task_id=task.id, status="done"))
+    assert [answer["success"] for answer in answers] == [True, True]
+    done = again(services, task)
+    assert {"check", "proof"} & {key for line in [*answers, *done.history] for key in line} == set()
+    assert services.merging.merge(owner, done).commit is not None
+    assert (project / "a.txt").read_text() == "mine\n"
 
 
 def test_a_resolution_by_rebase_is_what_was_reported(services: Services, project: Path, worktree: Worktree) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -139,6 +140,22 @@ def renamed_receiver(services: Services) -> None:
     (services.path / "ipc" / "worker-a" / path.name).write_text(text)
 
 
+def put_back(services: Services) -> None:
+    """Its reader has read it; somebody moves it from the archive back into the mailbox, as unread."""
+    from_admin(services)
+    assert len(read(services, "worker-a")["messages"]) == 1
+    (path,) = (services.path / "ipc" / "worker-a" / "archive").rglob("*.md")
+    text = re.sub(r"^read_at: .*\n", "", path.read_text(), flags=re.MULTILINE)
+    path.unlink()
+    (services.path / "ipc" / "worker-a" / path.name).write_text(text)
+
+
+def of_another_machine_whose_key_is_unknown(services: Services) -> None:
+    """Its machine has not published it, or this one has not heard of it yet."""
+    from_admin(services)
+    services.agents.registry.update("admin", machine="office", public_key=None)
+
+
 def in_a_broken_hierarchy(services: Services) -> None:
     from_admin(services)
     services.agents.registry.update("admin", parent_id="worker-a")
@@ -167,6 +184,8 @@ def in_a_broken_hierarchy(services: Services) -> None:
         (saved_unchanged, "superior"),
         (with_its_lines_ended_as_on_windows, "superior"),
         (renamed_receiver, "unverified"),
+        (put_back, "superior"),
+        (of_another_machine_whose_key_is_unknown, "unverified"),
     ],
 )
 def test_a_message_says_what_its_words_are_to_its_reader(services: Services, case: Case, expected: str) -> None:
