@@ -127,7 +127,8 @@ class Watches(Service):
         if target.startswith("tsk_"):
             task = self.task_changes.get(target)
             require_choice("state", state, OF_TASKS)
-            if state == "merged" and not self._may_deliver(task):
+            is_over_otherwise = task.final and task.status != "done"  # which is said
+            if state == "merged" and not is_over_otherwise and not self._may_deliver(task):
                 raise InvalidArguments("nothing_to_merge", task_id=task.id)
         else:
             self.free.agents.get(target)

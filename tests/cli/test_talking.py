@@ -81,6 +81,9 @@ def test_what_cannot_be_said_is_refused_with_its_reason(ask: Ask, run: Run, aske
         assert refused("send", somebody, "hello", "--conversation", talk) == "invalid_arguments"
     assert refused("reply", asked["message_id"], "hello", "--as", "worker-a") == "unauthorized"
     assert refused("reply", "00000000", "hello") == "message_not_found"
+    own = ask("send", "worker-a", "hello")["message_id"]
+    said = run("reply", own, "again").stderr
+    assert "Write to 'worker-a' again with send" in said, said  # its sender is who asks
     assert refused("conversation", "start", "worker-a", "hi", "--task", "tsk_000000000000") == "task_not_found"
     for empty in (
         ("send", "admin", ""),

@@ -170,6 +170,10 @@ def test_a_merge_that_will_not_be_is_not_waited_for(pooled: Services, seat: Seat
     assert seat("admin").call("notify_when", target=task_id, state="merged")["error"] == "invalid_arguments"
     seat("worker-a").call("report_completed", result="success")
     assert pooled.watches.reached(task_id, "merged") == "done"  # it was watched while its agent had a worktree
+    (dropped,) = pooled.task_creation.create(admin, [NewTask(title="dropped")])
+    pooled.task_changes.set_status(admin, dropped.id, "cancelled")
+    said = CliRunner().invoke(app, ["when", dropped.id, "merged", "--root", str(pooled.root)])
+    assert (said.exit_code, "cancelled" in said.output) == (1, True), said.output  # and not to wait for done
 
 
 def test_what_is_for_whoever_is_free_is_sent_once_one_of_them_is_idle(

@@ -425,7 +425,8 @@ class HumanConversations(Service):
             found = like[0] if like else None
         if found is None:
             elsewhere = self.mail_search.get(message_id)
-            raise Unauthorized("not_receiver", message_id=message_id, agent_id=elsewhere.receiver_id)
+            key = "not_receiver" if elsewhere.sender_id != reader.id else "not_receiver_but_sender"
+            raise Unauthorized(key, message_id=message_id, agent_id=elsewhere.receiver_id)
         return found[1]
 
     def _subject(self, answered: str) -> str:
