@@ -373,7 +373,8 @@ def lines_of(question: Question, texts: Texts) -> Iterator[str]:
         yield texts("question.until", deadline=local_time(format_time(question.deadline), texts))
     if question.closed:
         answer = one_line(question.answer or "-")
-        yield texts("question.closed", status=question.status, answer=answer, by=question.answered_by or "-")
+        status = status_words(question.status, texts)
+        yield texts("question.closed", status=status, answer=answer, by=question.answered_by or "-")
     else:
         kind = "CHOICE" if question.choices else "TEXT"
         yield texts("question.how", command=f"multi-agent-mcp answer {question.id} {kind}")

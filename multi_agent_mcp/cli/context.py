@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from multi_agent_mcp.cli.rendering import Painted, is_terminal, wrapped
-from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize, shortened
+from multi_agent_mcp.cli.rendering import Painted, Styled, is_terminal, wrapped
+from multi_agent_mcp.domain.text import BOXES, KEPT, columns, display_id, one_line, sanitize, shortened
 from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments, NoSuchSession, Refusal, system_error
 from multi_agent_mcp.texts import PEOPLE, Texts, catalogue
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 EXCERPT_COLUMNS = 72
 COMMAND = "multi-agent-mcp "
+_ITEM = re.compile(r"^([ \t]*)[-*+][ \t]+\[([ xX])\][ \t]+", re.MULTILINE)
+"""The beginning of a checklist's item in Markdown."""
 
 
 def print_json(answer: Any) -> None:
@@ -60,8 +63,9 @@ def print_lines(line: str) -> None:
     """Prints a line in as many as the terminal needs, broken between words and indented alike; whole if it was laid
     out, or names a command, which somebody may copy, or goes into a pipe."""
     fits = isinstance(line, Painted) or not is_terminal() or columns(line) <= get_terminal_size().columns
-    for part in [line] if fits or COMMAND in line else wrapped(sanitize(line)):
-        print_line(part)
+    is_plain = fits and not (isinstance(line, Styled) and is_terminal())
+    for part in [line] if is_plain or COMMAND in line else wrapped(line):
+        print_line(part if isinstance(part, Painted) or not is_terminal() else part.replace(KEPT, " "))
 
 
 def print_error(line: str) -> None:
@@ -118,7 +122,9 @@ def placed(agent_id: str | None, machine: str | None) -> str:
 
 def indented(text: str) -> Iterator[str]:
     """Yields an agent's text indented, line by line, so that none can pass for one of our lines, which are not
-    indented."""
+    indented. A terminal gets the items of a checklist with boxes."""
+    if is_terminal():
+        text = _ITEM.sub(lambda found: f"{found[1]}{BOXES[found[2] != ' ']} ", text)
     for line in text.split("\n"):
         yield f"   {line}".rstrip()
 

@@ -27,19 +27,21 @@ from multi_agent_mcp.cli.context import (
 from multi_agent_mcp.cli.mail import spoken_lines
 from multi_agent_mcp.cli.next_step import next_command, waiting
 from multi_agent_mcp.cli.rendering import (
+    Styled,
     folded,
     is_terminal,
     local_time,
     local_words,
-    painted,
     short_id,
+    status_words,
     subjects_words,
+    together,
     words_of_code,
 )
 from multi_agent_mcp.config import find_root, no_session, read_environment, session_names, working_directory
 from multi_agent_mcp.domain.entity import EPOCH, Entity, as_json
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.text import columns, display_id, one_line
+from multi_agent_mcp.domain.text import BOXES, columns, display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.services.search import Found, Results, SearchQuery
@@ -139,12 +141,12 @@ def entity_lines(entity: Entity, texts: Texts, facts: dict[str, Any] | None = No
     known = {name: value for name, value in fields.items() if name not in (*APART, body)}
     title = fields.get("title") or fields.get("subject")
     if title and is_terminal():
-        yield from (painted(one_line(str(title)), "bold"), "")
+        yield from (Styled(one_line(str(title)), "bold"), "")
     yield from field_lines(known | (facts or {}), texts)
     if title and not is_terminal():
         yield from ("", one_line(str(title)))
     if text := fields.get(body):
-        yield from ("", *indented(str(text)))
+        yield from ("", *indented(str(text).rstrip("\n")))
     if history := fields.get("history"):
         yield ""
         yield from (_change(entry, texts) for entry in history)
@@ -159,11 +161,21 @@ def field_lines(fields: Mapping[str, Any], texts: Texts) -> Iterator[str]:
             yield f"{name + ':':{WIDTH}}{one_line(local_time(words, texts))}"
         return
     rows = [
-        (texts.word("field", name), _words(name, value, texts)) for name, value in shown.items() if name not in UNSEEN
+        (texts.word("field", name) if first else "", words)
+        for name, value in shown.items()
+        if name not in UNSEEN
+        for first, words in _said(name, value, texts)
     ]
     width = max((columns(label) for label, _ in rows), default=0) + 2
     for label, words in rows:
         yield f"{label}{' ' * (width - columns(label))}{words}"
+
+
+def _said(name: str, value: Any, texts: Texts) -> Iterator[tuple[bool, str]]:
+    """Yields a field's value in words, a checklist one item a line, and with each whether it is the first line."""
+    is_list = isinstance(value, list) and all(isinstance(each, Mapping) and "completed" in each for each in value)
+    for number, each in enumerate(value if is_list else [value]):
+        yield number == 0, _words(name, each, texts)
 
 
 def _words(name: str, value: Any, texts: Texts) -> str:
@@ -174,7 +186,7 @@ def _words(name: str, value: Any, texts: Texts) -> str:
         return words_of_code(CODES[name], value, texts)
     if isinstance(value, Mapping):
         if isinstance(value.get("completed"), bool):  # an item of a checklist
-            return f"{'✓' if value['completed'] else '·'} {one_line(str(value.get('text', '')))}"
+            return f"{BOXES[value['completed']]} {one_line(str(value.get('text', '')))}"
         parts = ((key, each) for key, each in value.items() if each not in (None, "", [], {}))
         return ", ".join(f"{texts.word('field', key)} {_words(key, each, texts)}" for key, each in parts)
     if isinstance(value, list):
@@ -313,9 +325,9 @@ def lines(seen: Snapshot, items: Sequence[Item], texts: Texts) -> Iterator[str]:
     yield texts(
         "status.agents", session=seen.session, count=len(seen.agents), running=_listed(filter(None, running), texts)
     )
-    unread = (f"{row.agent.id} {row.unread}" for row in seen.agents if row.unread)
+    unread = (together(f"{row.agent.id} {row.unread}") for row in seen.agents if row.unread)
     yield texts("status.unread", agents=_listed(unread, texts))
-    counts = (f"{status} {count}" for status, count in seen.counts.items() if count)
+    counts = (together(f"{status_words(status, texts)} {count}") for status, count in seen.counts.items() if count)
     yield texts("status.tasks", tasks=_listed(counts, texts))
     if rows := [item for item in items if item.kind not in TOLD_APART]:
         from multi_agent_mcp.cli.attention import attention_lines  # rich takes 40 ms to import

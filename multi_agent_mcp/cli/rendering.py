@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multi_agent_mcp.domain.text import columns, one_line, sanitize, shortened
+from multi_agent_mcp.domain.text import KEPT, columns, one_line, sanitize, shortened
 from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, parse_time
 from multi_agent_mcp.texts import Texts
 
@@ -39,7 +39,7 @@ class Painted(str):
 
 
 class Styled(str):
-    """A cell with a style of rich, which a pipe does not get."""
+    """A cell or a line with a style of rich, which a pipe does not get."""
 
     style: str
 
@@ -47,6 +47,11 @@ class Styled(str):
         made = super().__new__(cls, text)
         made.style = style
         return made
+
+
+def together(words: str) -> str:
+    """A label and its value, which a terminal gets on one line."""
+    return words.replace(" ", KEPT) if is_terminal() else words
 
 
 def is_terminal() -> bool:
@@ -180,8 +185,10 @@ WORDS = frozenset(
     }
 )
 """The columns of free text, which take the room that the others leave."""
-WRAPPED = frozenset({"now", "note", "reason"})
+WRAPPED = frozenset({"now", "note", "reason", "question", "says"})
 """The columns of free text that go on in the next line instead of being cut."""
+WHOLE = WRAPPED - {"says"}
+"""Of these, those for which each row becomes a few lines where there is little room."""
 COMMANDS = frozenset({"command"})
 """The columns with something to copy: never cut, never wrapped."""
 GIVE_WAY = (
@@ -199,8 +206,9 @@ NUMBERS = frozenset(
 NAMED = frozenset({"delivered", "directory"})
 """The columns whose cells say nothing without their title, which each gets where a row becomes a few lines; so does
 every number: `179  0  1 h` says nothing."""
-LARGEST, LEAST = 32, 16
-"""The most columns of a cell that is no free text, and the least of one that is."""
+_NUMBER = re.compile(r"[\W_]*\d")
+LARGEST, EASY_LEAST, LEAST = 32, 28, 16
+"""The most columns of a cell that is no free text, and the least of one that is: before others give way, and at all."""
 EASY = 40
 """How wide text has to be that goes on in the next line."""
 GAP = 2
@@ -232,13 +240,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell + " " * (width - size) for cell, size, width in cells).rstrip()
 
 
-def painted(text: str, style: str) -> str:
-    """A line of ours with a style, in a terminal."""
-    if not is_terminal():
-        return text
-    return next(_rendered(_text(text, style)), "")
-
-
 def _sanitized(cell: object) -> str:
     words = one_line(str(cell))
     return Styled(words, cell.style) if isinstance(cell, Styled) else words
@@ -252,13 +253,13 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
     widths = _widths(names, heads, rows)
     kept = list(names)
     for name in GIVE_WAY:
-        if _needed(kept, widths) > there and name in kept:
+        if _needed(kept, widths, EASY_LEAST) > there and name in kept:
             kept.remove(name)
     free = [name for name in kept if name in WORDS and widths[name] > LEAST]
     fits = sum(widths[name] + GAP for name in kept) - GAP <= there
     others = sum(widths[name] for name in kept if name not in free) + GAP * (len(kept) - 1)
     room = max((there - others) // max(len(free), 1), LEAST)
-    is_cut = len(free) > 1 or any(name in COMMANDS or (name in WRAPPED and room < EASY) for name in free)
+    is_cut = len(free) > 1 or any(name in COMMANDS or (name in WHOLE and room < EASY) for name in free)
     if rows and not fits and (is_cut or _needed(kept, widths) > there):
         yield from _entries([name for name in names if name in kept], names, heads, rows, there)
         return
@@ -279,9 +280,9 @@ def _widths(names: Sequence[str], heads: Sequence[str], rows: Sequence[Sequence[
     return {name: max(map(columns, column)) for name, column in zip(names, cells, strict=True)}
 
 
-def _needed(kept: Sequence[str], widths: Mapping[str, int]) -> int:
-    """The columns that a table needs at least, with free text cut short."""
-    least = (min(widths[name], LEAST) if name in WORDS else widths[name] for name in kept)
+def _needed(kept: Sequence[str], widths: Mapping[str, int], text: int = LEAST) -> int:
+    """The columns that a table needs at least, with free text cut to `text`."""
+    least = (min(widths[name], text) if name in WORDS else widths[name] for name in kept)
     return sum(least) + GAP * (len(kept) - 1)
 
 
@@ -326,9 +327,10 @@ def _entries(
             yield Painted("")
         first = _text("")
         for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
-            if name in NAMED or (first.plain and any(map(str.isdigit, cells[name]))):
-                first.append(f"{heads[names.index(name)]} ", "dim")
-            first.append_text(_text(cells[name], getattr(cells[name], "style", "") or ("" if first.plain else "bold")))
+            if name in NAMED or (first.plain and _NUMBER.match(cells[name])):
+                first.append(f"{heads[names.index(name)]} ".replace(" ", KEPT), "dim")
+            style = getattr(cells[name], "style", "") or ("" if first.plain else "bold")
+            first.append(cells[name].replace(" ", KEPT), style)
             first.append("  ")
         yield from _rendered(first, there)
         for name in (name for name in kept if name in WORDS and cells[name] not in ("", "-")):
@@ -340,24 +342,26 @@ def _entries(
 
 
 def wrapped(line: str) -> Iterator[str]:
-    """Yields a sanitized line in as many as this terminal needs for it, indented as it begins."""
-    from rich.padding import Padding
+    """Yields a line in as many as this terminal needs for it: see `cli/flow.py`."""
+    from multi_agent_mcp.cli.flow import flow
 
-    words = line.lstrip(" ")
-    return _rendered(Padding(_text(words), (0, 0, 0, len(line) - len(words))))
+    for part in flow(_text(sanitize(line), getattr(line, "style", "")), _console().width):
+        yield from _rendered(part)
 
 
 def _text(words: str, style: str = "") -> Text:
     """`Text`, not markup, so that `[red]` in an agent's text is shown literally."""
-    from rich.text import Text
+    from multi_agent_mcp.cli.flow import Flowing
 
-    return Text(words, style=getattr(words, "style", "") or style)
+    return Flowing(words, style=getattr(words, "style", "") or style)
 
 
 def _rendered(what: object, width: int | None = None) -> Iterator[str]:
+    from rich.console import Group
+
     console = _console(width)
     with console.capture() as captured:
-        console.print(what)
+        console.print(Group(what))  # type: ignore[arg-type]
     return (Painted(line.rstrip()) for line in captured.get().rstrip("\n").split("\n"))
 
 

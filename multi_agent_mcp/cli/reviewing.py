@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from multi_agent_mcp.cli.context import Id, SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff, size_words
+from multi_agent_mcp.cli.rendering import column_table, is_terminal, print_diff, size_words, status_words
 from multi_agent_mcp.domain.proof import reason_with
 from multi_agent_mcp.system.git import PLAIN_FILE, REPOSITORY
 
@@ -73,7 +73,8 @@ def reject(
     words = reason_with(remarks, reason)
     task = context.services.deliveries.decide(context.person, task_id, approve=False, reason=words, state=state)
     answer = {"task_id": task.id, "approval_status": "rejected", "status": task.status, "reason": words}
-    context.answer(answer, [f"{task.id}: {task.status if task.assignee_id else 'rejected'}"])
+    became = status_words(task.status if task.assignee_id else "rejected", context.texts)
+    context.answer(answer, [f"{task.id}: {became}"])
 
 
 def gate_lines(task: Task, texts: Texts) -> Iterator[str]:

@@ -284,7 +284,10 @@ def status(context: SessionContext, task_id: str, status: str, reason: str | Non
     key = "task.interrupted" if away is None else "task.interrupted_later"
     interrupted = texts(key, agent_id=task.assignee_id, machine=away) if task.interrupt_id else ""
     said = (answer.get("last_lines") or "").splitlines()
-    lines = [f"{task.id}: {previous} → {task.status}{interrupted}", *_left_lines(context, task)]
+    lines = [
+        f"{task.id}: {status_words(previous, texts)} → {status_words(task.status, texts)}{interrupted}",
+        *_left_lines(context, task),
+    ]
     context.answer(answer, [*lines, *(indented("\n".join(said)) if said else ())])
     if answer.get("check") == FAILED:
         raise click.exceptions.Exit(1)
@@ -347,7 +350,8 @@ def approve(context: SessionContext, task_id: str, reject: bool, reason: str | N
     task = context.services.deliveries.decide(context.person, task_id, approve=not reject, reason=reason, state=state)
     decided = "rejected" if reject else "approved"
     answer = {"task_id": task.id, "approval_status": decided, "status": task.status}
-    context.answer(answer, [f"{task.id}: {task.status if was_reviewed else decided}"])
+    became = status_words(task.status if was_reviewed else decided, context.texts)
+    context.answer(answer, [f"{task.id}: {became}"])
 
 
 @click.command()

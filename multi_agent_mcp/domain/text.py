@@ -56,6 +56,10 @@ def one_line(text: str) -> str:
     return sanitize(" ".join(text.split()))
 
 
+KEPT = "\u00a0"
+"""A blank at which no line is broken; a terminal gets a common one instead."""
+BOXES = "☐☑"
+"""How what is open and what is done of a checklist is drawn."""
 NAMES_SHOWN = 5
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from multi_agent_mcp.domain.entity import age, plain_value
 from multi_agent_mcp.domain.question import asking_order
 from multi_agent_mcp.domain.reviews import open_reviews
 from multi_agent_mcp.domain.stuck import BUSY, DIALOG, LOGIN, PaneLook
-from multi_agent_mcp.domain.text import quoted
+from multi_agent_mcp.domain.text import quoted, some
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import ALL
@@ -283,12 +283,12 @@ class Attention(Service):
             return []
         return self.missing_sessions.waiting()
 
-    def _not_running(self, idle: Collection[str]) -> Iterator[Item]:
+    def _not_running(self, idle: Sequence[str]) -> Iterator[Item]:
         if idle:
-            text = self.session.people("attention.down", agents=", ".join(idle))
+            text = self.session.people("attention.down", agents=some(idle))
             yield Item(kind="down", agent_id=None, text=text, command="multi-agent-mcp up")
         elif self.supervision.has_died and (agents := self.missing_sessions.waiting()):
-            text = self.session.people("attention.supervisor_ended", agents=", ".join(agents))
+            text = self.session.people("attention.supervisor_ended", agents=some(agents))
             yield Item(kind="ended", agent_id=None, text=text, command="multi-agent-mcp up")
 
     def _ended(self, ended: Iterable[str]) -> Iterator[Item]:

@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.message import Conversation, Message
 from multi_agent_mcp.domain.proof import Receipt
 from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.task_reports import compare, without_items
-from multi_agent_mcp.domain.text import sanitize
+from multi_agent_mcp.domain.text import BOXES, sanitize
 from multi_agent_mcp.domain.times import format_time
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ CHARACTERS_SHOWN = 20_000
 HTML_MAX = 100_000
 CELLS_MAX = 2_000
 _WORD = re.compile(r"[^\W_]+")
+_BOX = re.compile(r"\[([ xX])\]\s+")
 _LANGUAGE = re.compile(r"[A-Za-z0-9+#]{0,20}")
 _DELIMITER_ROW = re.compile(r"[ \t>]*[-:|][-:| \t]*")
 """The second line of a table (GFM, 4.10), perhaps in a quotation."""
@@ -165,7 +166,7 @@ _TAGS = {
     *("ul", "ol", "li", "h1", "h2", "h3", "h4", "h5", "h6"),
     *("table", "thead", "tbody", "tr", "th", "td"),
 }
-_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "code": {"class"}}
+_ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}, "code": {"class"}, "li": {"class"}}
 _SCHEMES = {"http", "https", "mailto"}
 
 
@@ -188,6 +189,7 @@ def as_html(text: str) -> str | None:
     tokens = renderer.parse(source)
     if _words(unescape(source)) - sum(map(_words, _seen(tokens)), Counter()):
         return None
+    _draw_boxes(tokens)
     html = nh3.clean(
         renderer.renderer.render(tokens, renderer.options, {}),
         tags=_TAGS,
@@ -196,6 +198,15 @@ def as_html(text: str) -> str | None:
         link_rel="noopener noreferrer nofollow",
     )
     return html if len(html) <= HTML_MAX else None
+
+
+def _draw_boxes(tokens: Sequence[Token]) -> None:
+    """Draws the items of checklists, `- [ ] words`, with boxes."""
+    for item, _, words in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        first = words.children[0] if item.type == "list_item_open" and words.children else None
+        if first is not None and first.type == "text" and (found := _BOX.match(first.content)):
+            first.content = f"{BOXES[found[1] != ' ']} {first.content[found.end() :]}"
+            item.attrSet("class", "box")
 
 
 def _words(text: str) -> Counter[str]:

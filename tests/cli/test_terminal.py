@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
 
@@ -82,6 +83,33 @@ def test_a_language_has_its_words_for_times_and_states(busy: Path) -> None:
     assert re.search(r"今|[0-9]+(秒|分)", said[1]), said
     attention = in_terminal(80, "attention", session=busy)
     assert all(columns(line) <= 80 for line in attention)
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_bare_command_says_states_in_the_language_and_no_label_without_its_value(busy: Path, width: int) -> None:
+    settings = busy / "session.yaml"
+    settings.write_text(settings.read_text().replace("language: en", "language: ja"))
+    said = in_terminal(width, session=busy)
+    assert all(columns(line) <= width for line in said), said
+    assert "タスク: ブロック中 1" in said
+    whole = " ".join(said)
+    assert "未読: w0 1, w1 1, w2 1, w3 1, w4 1" in whole
+    assert not [line for line in said if re.search(r"\bw\d$|[:：]$", line)], said
+    assert "\u00a0" not in whole
+
+
+def test_a_checklist_has_boxes_and_a_long_title_is_whole(busy: Path, ask: Ask) -> None:
+    words = "Before.\n- [ ] open [red]\x1b[31m\n  * [x] done\n- [ ]not an item"
+    task = ask("task", "add", TITLE, "--description", words)["task_id"]
+    services = open_session(busy.parent, busy.name)
+    listed = ({"text": "first [bold]", "completed": True}, {"text": "second\x1b[2J", "completed": False})
+    services.workspace.tasks.update(task, lambda found: replace(found, checklist=listed))
+    said = in_terminal(60, "task", "show", task, session=busy)
+    assert " ".join(said[:2]) == TITLE
+    assert said[said.index("   Before.") + 1 :][:3] == ["   ☐ open [red]�[31m", "     ☑ done", "   - [ ]not an item"]
+    (at,) = [at for at, line in enumerate(said) if "☑ first [bold]" in line]
+    assert said[at + 1].strip() == "☐ second�[2J"
+    assert said[at].index("☑") == said[at + 1].index("☐")
 
 
 def test_rows_that_say_the_same_are_one_row_until_all_are_asked_for(busy: Path) -> None:

@@ -187,3 +187,14 @@ def test_no_word_of_an_agent_vanishes_from_the_page(text: str) -> None:
 )
 def test_ordinary_markdown_is_rendered(text: str) -> None:
     assert as_html(text) is not None
+
+
+def test_items_of_a_checklist_have_boxes_and_words_elsewhere_are_as_written() -> None:
+    html = as_html("- [ ] open <b>\n- [x] done `[ ] x`\n- [X] [a](http://x.example)\n- [y] other\n\n[ ] no item")
+    assert html is not None
+    assert html.count('<li class="box">') == 3
+    assert "☐ open &lt;b&gt;" in html
+    assert "☑ done <code>[ ] x</code>" in html
+    assert "☑ <a" in html
+    assert "<li>[y] other" in html
+    assert "<p>[ ] no item" in html

@@ -11,6 +11,8 @@ from textual.geometry import Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from multi_agent_mcp.cli.flow import flow
+
 CHOSEN = Style(reverse=True)
 
 
@@ -97,4 +99,6 @@ class Prose(Lines):
     def _wrapped(self, line: Text) -> Sequence[Text]:
         if cell_len(line.plain) <= self._width or self._width <= 0:
             return (line,)
-        return list(line.wrap(self.app.console, self._width, no_wrap=False, tab_size=4))
+        line = line.copy()
+        line.expand_tabs(4)
+        return flow(line, self._width)

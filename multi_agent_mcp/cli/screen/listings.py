@@ -14,7 +14,7 @@ from rich.text import Text
 
 from multi_agent_mcp.cli import watch
 from multi_agent_mcp.cli.looking import entity_lines
-from multi_agent_mcp.cli.rendering import Painted, local_times
+from multi_agent_mcp.cli.rendering import Painted, Styled, local_times
 from multi_agent_mcp.cli.screen.actions import Subject
 from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize
 from multi_agent_mcp.errors import Refusal
@@ -230,7 +230,9 @@ def title_of(subject: Subject, texts: Texts) -> str:
 
 
 def _line(line: str) -> Text:
-    return Text.from_ansi(line) if isinstance(line, Painted) else Text(sanitize(line))
+    if isinstance(line, Painted):
+        return Text.from_ansi(line)
+    return Text(sanitize(line), style=line.style if isinstance(line, Styled) else "")
 
 
 def _of_item(item: Item, texts: Texts) -> Iterator[Text]:
