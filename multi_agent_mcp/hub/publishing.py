@@ -26,7 +26,7 @@ from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import EDITS_BYTES
 from multi_agent_mcp.hub.stream import OFFSET, OVER, TIME, Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, MAIL, Kind, Names, Rule
-from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, name_of_its_own, says
+from multi_agent_mcp.hub.written_by_people import as_on_hub, decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
 from multi_agent_mcp.store.directory import ARCHIVE
@@ -143,7 +143,7 @@ class Publishing:
             mark = Mark(None) if its_mark is None else mark_in(its_mark)
             await asyncio.to_thread(self._give_way, inbox, path, found, known, mark)
             return
-        if by_hand and (complete := inbox.hot.codec.encode(entity)) != data:
+        if by_hand and (complete := as_on_hub(inbox, entity, known)) != data:
             await asyncio.to_thread(self._complete, inbox, path, found, complete)
             return
         if key not in self._known:
@@ -226,7 +226,7 @@ class Publishing:
                     files.create(its_own, found[0])
             if not is_there:
                 entity = theirs.mark_read(mine.read_at if is_same and is_home else None)
-                files.replace(whole, inbox.hot.codec.encode(entity), modified=known.written_at)
+                files.replace(whole, as_on_hub(inbox, entity, known), modified=known.written_at)
         if not (is_same and is_home):
             inbox.accept_mark(path.name, mark)
         return True

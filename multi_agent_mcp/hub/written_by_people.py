@@ -48,10 +48,17 @@ def make_way(inbox: Inbox[Any], name: str, stored: Stored) -> None:
         if says(mine) != says(theirs):
             inbox.files.relocate([(path, path.with_name(name_of_its_own(name, found)))])
         elif theirs.created_at < mine.created_at:
-            inbox.hot.replace(name, theirs.mark_read(mine.read_at), modified=stored.written_at)
+            kept = theirs.mark_read(mine.read_at)
+            inbox.files.replace(path, as_on_hub(inbox, kept, stored), modified=stored.written_at)
 
 
 def decoded(inbox: Inbox[Any], name: str, stored: Stored) -> Readable:
     """Returns the message that a value is under this name. Raises `Unreadable`."""
     entity: Readable = inbox.hot.decode(stored.data, name.removesuffix(".md"), stored.written_at / 1e9)
     return entity
+
+
+def as_on_hub(inbox: Inbox[Any], entity: Readable, known: Stored | None) -> bytes:
+    """Returns the bytes of a message as every machine has them: those that the hub has of it, which another machine may
+    have left incomplete, unless it is marked as read."""
+    return inbox.hot.codec.encode(entity) if known is None or entity.read_at is not None else known.data

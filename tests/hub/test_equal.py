@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send, task_for
+from tests.hub.test_security import LETTER, STAMP, as_machine
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MONTHLY = ("tasks", "executions", "handoffs")
@@ -76,6 +78,19 @@ def told(machine: Machine, notice: Notification, words: str, at: datetime = NOON
 
 def of_a_cause(*cause: object) -> Notification:
     return Notification(id=derived_id(*cause), target_agent_id="worker-a", type="status_change", action="agent_stuck")
+
+
+def test_an_incomplete_message_stays_as_the_hub_has_it_where_the_relay_was_killed(two: Machines) -> None:
+    desk, laptop, name = two[DESK], two[LAPTOP], "incomplete.md"
+    subject = laptop.sharing.membership.names.own(LAPTOP, "msg", "admin", name)
+    as_machine(laptop, lambda client: client.request(subject, LETTER, 2, headers=STAMP))
+    copies = [machine.path / "ipc" / "admin" / name for machine in (desk, laptop)]
+    eventually(lambda: all(copy.exists() for copy in copies))
+    desk.signal(signal.SIGKILL)  # the next relay looks at all files that were changed lately
+    (desk.path / "ipc" / "worker-a" / "later.md").write_text("---\nsender_id: admin\n---\n\nnoticed later")
+    desk.sharing.start_relay()
+    eventually(lambda: laptop.has("worker-a", "noticed later"))
+    assert [copy.read_bytes() for copy in copies] == [LETTER, LETTER]
 
 
 @pytest.mark.parametrize("first", [DESK, LAPTOP])

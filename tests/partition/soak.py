@@ -29,7 +29,9 @@ LONG_TO_READ = ("messages, slow to parse", "messages, long folded values", "task
 """The floods of which a few values keep all machines' relays busy, which share this computer: they are short."""
 LEFT_OUT = {
     "agents": "every broadcast would go to a thousand of them",
-    "logs": "the machine that floods has no such file itself",
+    **dict.fromkeys(
+        ("logs", "sessions", "hand-offs"), "its home alone writes it, and takes none of its own from the hub"
+    ),
 }
 """The floods that would change what the verdict is about, and how."""
 
