@@ -253,14 +253,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="machines-flood",
-        title="a machine floods with {flood} values, three kinds -> the longest way of another's letter",
+        title="a machine floods with {flood} values, three kinds -> the longest way of another's message",
         measure=machines.flood,
         unit="s",
         at_most=2,
     ),
     Row(
         name="machines-floods",
-        title="a machine floods in many ways -> others' letters / task changes, medians; worst part of 2 s / 4 s",
+        title="a machine floods in many ways -> others' messages / task changes, medians; worst part of 2 s / 4 s",
         measure=floods.floods,
         unit="of the bound",
         at_most=1,

@@ -1,4 +1,4 @@
-"""What one machine floods the hub with, and how long the letters and the changes of others take meanwhile."""
+"""What one machine floods the hub with, and how long the messages and the changes of others take meanwhile."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.hub.test_security import LETTER, STAMP, as_machine
 FLOOD_SECONDS = 8.0
 PAUSE_SECONDS = 0.2
 SUBSCRIPTIONS, CONNECTIONS = 20_000, 300
-LETTER_SECONDS, TASK_SECONDS = 2.0, 4.0
+MESSAGE_SECONDS, TASK_SECONDS = 2.0, 4.0
 Flood = Callable[["Flooding", Client], Awaitable[None]]
 
 
@@ -108,7 +108,7 @@ async def connections(flooding: Flooding, _: Client) -> None:
         await client.close()
 
 
-def letter(name: str, data: bytes, owner: str = "admin") -> Callable[[Names, int], Value]:
+def message(name: str, data: bytes, owner: str = "admin") -> Callable[[Names, int], Value]:
     return lambda names, number: (names.own(LAPTOP, "msg", owner, name.format(number)), data, STAMP)
 
 
@@ -145,13 +145,13 @@ TALK = "---\nid: cnv_NUMBER\ninitiator_id: worker-a\ntarget_id: admin\nstatus: {
 NESTED = b"---\nid: x\nmetadata: " + b"[" * 400 + b"]" * 400 + b"\n---\n\nx"
 LONG_LINES = b"---\nid: x\nmetadata:\n  a: >\n" + b"    w w w w w w w w\n" * 12_000 + b"---\n\nx"
 FLOODS: dict[str, Flood] = {
-    "letters": known(test_floods.letters),
-    "junk letters": known(test_floods.no_letters),
-    "one name again and again": values(letter("same.md", LETTER)),
-    "letters of 4 MiB": values(letter("large{}.md", LETTER + b"x" * (PAYLOAD_BYTES - 4_096))),
+    "messages": known(test_floods.letters),
+    "junk messages": known(test_floods.no_letters),
+    "one name again and again": values(message("same.md", LETTER)),
+    "messages of 4 MiB": values(message("large{}.md", LETTER + b"x" * (PAYLOAD_BYTES - 4_096))),
     "messages, slow to parse": known(test_floods.slow_letters),
-    "letters, nested": values(letter("nested{}.md", NESTED)),
-    "messages, long folded values": values(letter("folded{}.md", LONG_LINES)),
+    "messages, nested": values(message("nested{}.md", NESTED)),
+    "messages, long folded values": values(message("folded{}.md", LONG_LINES)),
     "header bombs": values(bomb),
     "tasks": values(shared("tsk.tsk_{:012x}", TASK.format("admin"))),
     "tasks, each acknowledged": values(shared("tsk.tsk_a{:011x}", TASK.format("admin")), each=True),
@@ -173,7 +173,7 @@ FLOODS: dict[str, Flood] = {
     "notifications under one id": values(
         own("ntf", "admin", "20260103_{:06d}_00000000.md", NOTICE.format("edit_overlap", "null").replace("NUMBER", "0"))
     ),
-    "marks of letters that never come": values(own("read", "worker-a", "{}.md", '{"read_at": null}')),
+    "marks of messages that never come": values(own("read", "worker-a", "{}.md", '{"read_at": null}')),
     "sessions": values(own("ses", "worker-a", "ses_{:012x}", "---\nid: ses_NUMBER\nagent_id: worker-a\n---\n")),
     "hand-offs": values(own("hnd", "worker-a", "20260101_000000_{:08x}", "---\nagent_id: worker-a\n---\n\nwords")),
     "conversations, a directory each": values(shared("cnv.cnv_{:012x}", TALK.format("active"))),
@@ -190,36 +190,36 @@ FLOODS: dict[str, Flood] = {
 
 
 def floods(bench: Bench) -> Finding:
-    """The medians of others' letters and of their changes of a task, in the worst flood; each in a line beside it."""
+    """The medians of others' messages and of their changes of a task, in the worst flood; each in a line beside it."""
     worst, lines = 0.0, []
     for name, flood in FLOODS.items():
         with machines(bench.place(), LAPTOP, SHED, delay=None) as made:  # what one has filled is not the next one's
-            letters, tasks = measured(made, flood)
-        worst = max(worst, letters / LETTER_SECONDS, tasks / TASK_SECONDS)
-        lines.append(f"{name} {letters:.2f} s / {tasks:.2f} s")
+            messages, tasks = measured(made, flood)
+        worst = max(worst, messages / MESSAGE_SECONDS, tasks / TASK_SECONDS)
+        lines.append(f"{name} {messages:.2f} s / {tasks:.2f} s")
         print(lines[-1], flush=True)
     return Finding(worst, "; ".join(lines))
 
 
 def measured(made: Machines, flood: Flood) -> tuple[float, float]:
-    """Returns the medians of the seconds that others' letters and changes of a task take during a flood."""
+    """Returns the medians of the seconds that others' messages and changes of a task take during a flood."""
     flooding = Flooding(made[LAPTOP], made[LAPTOP].sharing.membership.names)
     thread = threading.Thread(target=as_machine, args=(made[LAPTOP], partial(flood, flooding)))
     thread.start()
-    letters, tasks, began = list[float](), list[float](), time.monotonic()
+    messages, tasks, began = list[float](), list[float](), time.monotonic()
     try:
         while time.monotonic() - began < FLOOD_SECONDS or not tasks:
-            letters.append(_letter(made))
+            messages.append(_message(made))
             tasks.append(_change(made))
             time.sleep(PAUSE_SECONDS)
     finally:
         flooding.stop.set()
         thread.join()
-    _letter(made)
-    return statistics.median(letters), statistics.median(tasks)
+    _message(made)
+    return statistics.median(messages), statistics.median(tasks)
 
 
-def _letter(made: Machines) -> float:
+def _message(made: Machines) -> float:
     services, mailbox = made[SHED].services, made[DESK].path / "ipc" / "admin"
     began = time.perf_counter()
     draft = Draft(content="x" * 1000, receiver_id="admin")

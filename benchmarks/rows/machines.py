@@ -163,7 +163,7 @@ def relay_idle(bench: Bench) -> Finding:
 
 
 def flood(bench: Bench) -> Finding:
-    """The longest way of another machine's letter while one floods the hub, with junk, with letters and with agents'
+    """The longest way of another machine's message while one floods the hub, with junk, with messages and with agents'
     records, as fast as it takes them."""
     many, worst = bench.scale.flood, {}
     with machines(bench.place(), LAPTOP, SHED, delay=None) as made:
