@@ -15,9 +15,11 @@ const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const iso = (milliseconds) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
 async function look() {
+  const width = picture.clientWidth - 2;
+  if (width < 1) return; // nothing is laid out now; the window that gets a size again is resized
   turned = false;
   const asked = { from: iso(period.from), to: iso(period.to), zone, theme: document.documentElement.dataset.theme, lanes: chosen("lanes"), unfolded: chosen("unfolded") };
-  const answer = await api(`/timeline${query({ ...asked, width: picture.clientWidth - 2 })}`);
+  const answer = await api(`/timeline${query({ ...asked, width })}`);
   shown = { from: Date.parse(answer.from), to: Date.parse(answer.to), plot: answer.plot };
   showLanes(answer);
   if (!answer.empty) picture.innerHTML = answer.svg; // drawn by us, every text in it escaped (templates/timeline.svg)

@@ -163,6 +163,9 @@ def test_the_picture_is_zoomed_moved_asked_and_saved(team: Team, newcomer: Perso
     newcomer.page.locator("#zoom-in").click()
     expect(newcomer.page.locator("#periods [aria-pressed=true]")).to_have_count(0)
     expect(picture.locator("svg")).not_to_have_js_property("innerHTML", before)
+    for display in ("none", ""):  # a window that has no size for a moment
+        newcomer.page.evaluate("(it) => { picture.style.display = it; dispatchEvent(new Event('resize')); }", display)
+    expect(picture).to_have_attribute("aria-busy", "false")
     picture.focus()
     newcomer.page.keyboard.press("ArrowLeft")
     newcomer.page.keyboard.press("Home")
