@@ -182,6 +182,7 @@ WORDS = frozenset(
         "question",
         "path",
         "patterns",
+        "doing",
     }
 )
 """The columns of free text, which take the room that the others leave."""
@@ -323,8 +324,6 @@ def _entries(
 
     for number, row in enumerate(rows):
         cells = {name: row[names.index(name)] for name in kept}
-        if number:
-            yield Painted("")
         first = _text("")
         for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
             if name in NAMED or (first.plain and _NUMBER.match(cells[name])):
@@ -332,7 +331,9 @@ def _entries(
             style = getattr(cells[name], "style", "") or ("" if first.plain else "bold")
             first.append(cells[name].replace(" ", KEPT), style)
             first.append("  ")
-        yield from _rendered(first, there)
+        if first.plain:  # else the row belongs to the one before
+            yield from ([Painted("")] if number else [])
+            yield from _rendered(first, there)
         for name in (name for name in kept if name in WORDS and cells[name] not in ("", "-")):
             if name in COMMANDS:
                 yield from _rendered(_text(f"{INDENT}→ {cells[name]}", "cyan"), max(there, columns(cells[name]) + 8))

@@ -18,6 +18,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app, commands_of
 from multi_agent_mcp.cli.screen.actions import Subject, actions_of, command_line, led
 from multi_agent_mcp.cli.screen.app import WatchScreen
+from multi_agent_mcp.cli.screen.lines import whole_parts
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.notification import Notification
@@ -245,3 +246,26 @@ def test_the_keys_of_features_that_are_off_are_nowhere() -> None:
     merges = item("doctor", "multi-agent-mcp workspace merge worker-a")
     assert [one.key for one in actions_of(asking(merges), "owner", ALL)] == ["s", "b", "p", "c", "h", "n"]
     assert [one.key for one in actions_of(asking(merges), "owner", without)] == ["s", "b", "p", "c", "n"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+def test_the_heading_has_whole_numbers_and_a_checklist_boxes_at_any_width(ask: Ask, session: Path, width: int) -> None:
+    words = "- [ ] open\n- [x] [bold]done[/] \x1b[31m"
+    for number in range(3):
+        ask("task", "add", f"Number {number}", "--description", words)
+
+    async def scene() -> None:
+        async with standing(session, width, 40) as (pilot, screen):
+            await pilot.press("tab", "tab")
+            await until(lambda: "☐ open" in "\n".join(lines(screen)), pilot)
+            shown = "\n".join(lines(screen))
+            assert "☑ [bold]done[/] �[31m" in shown
+            strips = screen.screen._compositor.render_strips()
+            titles = [part.style for strip in strips for part in strip if part.text.strip().startswith("Number ")]
+            assert any(style is not None and style.bold for style in titles)
+
+    play(scene)
+    counted = "demo · waits for you: 24 · backlog 18 · to do 137"
+    assert whole_parts(counted, 49) == counted
+    assert whole_parts(counted, 48) == "demo · waits for you: 24 · backlog 18 · …"
+    assert whole_parts(counted, 3) == "demo · …"

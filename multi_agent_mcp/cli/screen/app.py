@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 
 from multi_agent_mcp.cli import watch
 from multi_agent_mcp.cli.screen.actions import Action, Subject, actions_of, command_line, led
-from multi_agent_mcp.cli.screen.lines import Lines, Prose, Rows
+from multi_agent_mcp.cli.screen.lines import BETWEEN, Lines, Prose, Rows, whole_parts
 from multi_agent_mcp.cli.screen.listings import Listing, Picture, particulars, row_text, shows_pane, take, title_of
 from multi_agent_mcp.domain.text import as_printed, columns, one_line, sanitize, shortened
 from multi_agent_mcp.domain.times import local_zone
@@ -43,7 +43,6 @@ PAGES = {"pageup": -1, "pagedown": 1}
 EDGES = {"home": -1, "end": 1}
 LISTS = {"tab": 1, "right": 1, "shift+tab": -1, "left": -1}
 ENDS = frozenset({"q", "Q", "ctrl+d"})
-BETWEEN = " · "
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
@@ -268,8 +267,8 @@ class WatchScreen(App[None]):
         if drawn != self._drawn:
             self._drawn = drawn
             heads = [self.texts(f"table.{name}") for name in listing.columns]
-            self._put("#heading", Text(picture.heading, style="bold"))
-            self._put("#glance", Text(picture.glance, style="bold cyan"))
+            self._put("#heading", Text(whole_parts(picture.heading, self.size.width), style="bold"))
+            self._put("#glance", Text(whole_parts(picture.glance, self.size.width), style="bold cyan"))
             self.screen.set_class(bool(picture.glance), "telling")
             self._put("#lists", self._list_names(picture))
             head = row_text(tuple(heads), listing.widths(width, heads), listing.columns, {})

@@ -16,6 +16,18 @@ from multi_agent_mcp.cli.flow import flow
 CHOSEN = Style(reverse=True)
 
 
+BETWEEN = " · "
+
+
+def whole_parts(line: str, width: int) -> str:
+    """The first parts of a line that have room, as a number that is cut would be another one."""
+    parts, more = line.split(BETWEEN), ""
+    while len(parts) > 1 and cell_len(BETWEEN.join(parts) + more) > width:
+        parts.pop()
+        more = f"{BETWEEN}…"
+    return BETWEEN.join(parts) + more
+
+
 class Lines(ScrollView):
     """Lines of text, from `line(number, width)`."""
 
@@ -29,7 +41,8 @@ class Lines(ScrollView):
         number, width = self.scroll_offset.y + y, self.scrollable_content_region.width
         if number >= self.count:
             return Strip.blank(width, self.rich_style)
-        strip = Strip(self.line(number, width).render(self.app.console))
+        spanned = Text().append_text(self.line(number, width))  # what has no span is rendered without its style
+        strip = Strip(spanned.render(self.app.console))
         strip = strip.crop_extend(0, width, None).apply_style(self.rich_style)
         return strip.apply_style(CHOSEN) if number == self.cursor else strip
 

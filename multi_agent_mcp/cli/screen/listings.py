@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ def comparable(text: str) -> str:
     return normalize("NFKC", text).casefold()
 
 
+_BLANK = re.compile(r"\s")
 GAP = 2
 LARGEST = 22
 LEAST = 8
@@ -186,7 +188,7 @@ def row_text(row: Row, widths: Sequence[int], names: Row, styles: Mapping[str, s
     """A row as a line; what is too long ends with an ellipsis."""
     line = Text(no_wrap=True)
     for name, cell, width in zip(names, row, widths, strict=True):
-        text = watch.styled_cell(name, one_line(cell) if cell.strip() == cell else cell, styles)
+        text = watch.styled_cell(name, sanitize(_BLANK.sub(" ", cell)), styles)
         text.truncate(width, overflow="ellipsis", pad=True)
         line.append_text(text).append(" " * GAP)
     line.right_crop(GAP)
