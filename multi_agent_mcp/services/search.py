@@ -544,11 +544,15 @@ class Lookup(Service):
         raise _nothing(text) if kind is None else kind.missing(text)
 
     def _matches(self, text: str, prefixes: Iterable[str]) -> list[Match]:
-        starts = [(prefix, start) for prefix in prefixes if (start := _start(prefix, text)) is not None]
-        kinds = [(self.kinds[prefix], start) for prefix, start in starts if prefix in self.kinds]
-        found = [Match(kind, at) for kind, start in kinds for at in kind.source.beginning_with(start)]
-        if exact := [match for match in found if match.place.id == text]:
-            return exact[:1]
+        starts = {prefix: start for prefix in prefixes if (start := _start(prefix, text)) is not None}
+        own = text.partition("_")[0]
+        found: list[Match] = []
+        for prefix in sorted(starts.keys() & self.kinds.keys(), key=lambda each: each != own):
+            kind = self.kinds[prefix]
+            some = [Match(kind, at) for at in kind.source.beginning_with(starts[prefix])]
+            if exact := [match for match in some if match.place.id == text]:
+                return exact[:1]  # the kind that it names comes first: the mail of all agents need not be searched
+            found += some
         if len(found) > 1:
             names = [match.place.id for match in found[:NAMED_MAX]] + ["…"] * (len(found) > NAMED_MAX)
             raise InvalidArguments("ambiguous_id", id=text, ids=", ".join(names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import threading
 from contextlib import closing
@@ -18,6 +19,7 @@ from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.support import by_hand, read, send, unread
+from tests.services.tasks_support import new
 from tests.store.support import confirm_read
 
 
@@ -172,6 +174,14 @@ def test_several_search_and_build_at_once(services: Services) -> None:
     for thread in threads:
         thread.join()
     assert counts == [30] * 4
+
+
+def test_what_an_id_names_is_found_whatever_is_in_the_place_of_a_mailbox(services: Services) -> None:
+    task = new(services)
+    mailbox = services.workspace.mailbox("worker-a").hot.path
+    shutil.rmtree(mailbox)
+    mailbox.write_text("no directory")
+    assert services.lookup.find(task.id).place.entity == task
 
 
 def test_a_search_for_nothing_is_refused(services: Services) -> None:
