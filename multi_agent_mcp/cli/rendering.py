@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.domain.text import KEPT, columns, one_line, sanitize, shortened
@@ -223,7 +224,9 @@ def titled_table(texts: Texts, names: Iterable[str], rows: Iterable[Sequence[obj
     names = list(names)
     heads = [texts(f"table.{name}") for name in names]
     cells = [[_sanitized(cell) for cell in row] for row in rows]
-    return _laid_out(names, heads, cells) if is_terminal() else _aligned([heads, *cells])
+    if not is_terminal():
+        return _aligned([heads, *cells])
+    return chain(_laid_out(names, heads, cells), [] if cells else [Styled(texts("table.empty"), "dim")])
 
 
 def column_table(texts: Texts, items: Iterable[Item], columns: Mapping[str, Callable[[Item], object]]) -> Iterator[str]:

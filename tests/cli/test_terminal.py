@@ -112,6 +112,12 @@ def test_a_checklist_has_boxes_and_a_long_title_is_whole(busy: Path, ask: Ask) -
     assert said[at].index("☑") == said[at + 1].index("☐")
 
 
+def test_a_table_without_rows_says_so(session: Path) -> None:
+    heads, said = in_terminal(80, "log", session=session)
+    assert heads.startswith("execution  agent")
+    assert said == "none"
+
+
 def test_rows_that_say_the_same_are_one_row_until_all_are_asked_for(busy: Path) -> None:
     found = in_terminal(80, "doctor", session=busy)
     (folded,) = [line for line in found if "×" in line]
