@@ -202,6 +202,7 @@ NUMBERS = frozenset(
     {
         *("unread", "progress", "messages", "calls", "sent", "received", "done"),
         *("files", "size", "for", "ahead", "behind", "changes"),
+        *("input", "output", "cache_read", "cache_write", "cost"),
     }
 )
 """The columns whose cells are aligned to the right."""

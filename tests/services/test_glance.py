@@ -60,3 +60,8 @@ def test_it_says_what_today_cost_as_far_as_prices_are_known(services: Services, 
     assert line(services) == services.people("glance.spent", cost="10.00 EUR")
     clock.advance(2 * 86_400)
     assert line(services) == ""
+
+
+def test_one_who_asks_asks_in_the_singular(services: Services) -> None:
+    services.questions.ask(services.agents.get("admin"), Asking(question="Now?", to_id="owner"), None)
+    assert line(services) == services.people("glance.asking", count=1) == "1 asks you"

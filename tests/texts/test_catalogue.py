@@ -74,7 +74,7 @@ def test_nothing_is_said_of_one_in_the_plural(part: str | None) -> None:
     for key in words.keys() - {"demo.conversations", "demo.messages", "demo.morning.introduced"}:  # of what is not one
         names = re.findall(r"\{(\w+)[:}]", words(key))
         said = words(key, **{name: 1 if name in numbers else "x" for name in names})
-        if re.search(r"\b1 (?!is\b|was\b|ms\b|has\b)[a-z]+s\b", said):
+        if re.search(r"\b1 (?!is\b|was\b|ms\b|has\b|asks\b)[a-z]+s\b", said):
             plural[key] = said
     assert plural == {}
 
