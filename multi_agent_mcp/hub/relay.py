@@ -540,4 +540,4 @@ class Answering:
 
 
 def _as_json(shared: Shared) -> Answer:
-    return {"revision": shared.revision, "data": shared.data.decode()}
+    return {"revision": shared.revision, "data": shared.data.decode(), "at": shared.at}

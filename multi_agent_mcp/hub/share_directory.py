@@ -270,4 +270,4 @@ def _answered(connection: socket.socket, request: Mapping[str, Any]) -> dict[str
 
 
 def _shared(value: Any) -> Shared | None:
-    return None if value is None else Shared(value["revision"], value["data"].encode())
+    return None if value is None else Shared(value["revision"], value["data"].encode(), value.get("at"))

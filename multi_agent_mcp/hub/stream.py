@@ -11,6 +11,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import secrets
 import ssl
 import time
@@ -37,6 +38,7 @@ EDITED, AFTER, RELAY, OVER = "Mam-Edited", "Mam-After", "Mam-Relay", "Mam-Over"
 has a relay of the same machine), the time (nanoseconds since the epoch), the offset in a log (bytes), the value's
 revision on the former hub, for a file edited by a person the revision in its mark, for values of one machine the newest
 shared revision that it had (what they refer to is not newer), and that its file is in the archive."""
+_NANOSECONDS = re.compile("[0-9]{1,19}")
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 EXPECTED_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
 PENDING = "Nats-Num-Pending"
@@ -76,7 +78,8 @@ class Stored:
 
     @property
     def shared(self) -> Shared:
-        return Shared(self.sequence, self.data)
+        at = self.headers.get(TIME, "")  # any machine may send another text
+        return Shared(self.sequence, self.data, int(at) if _NANOSECONDS.fullmatch(at) else None)
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,12 @@ TOO_LARGE = "hub_too_large"
 
 
 class Shared(NamedTuple):
-    """A value of the authority: its revision, which only increases, and the bytes of its file without `hub`."""
+    """A value of the authority: its revision, which only increases, the bytes of its file without `hub`, and when it
+    was changed (nanoseconds since the epoch), if that is known."""
 
     revision: int
     data: bytes
+    at: int | None = None
 
 
 class Superseded(Exception):
@@ -131,9 +133,12 @@ def with_mark(shared: Shared) -> bytes | None:
     return b"%b\n%b: %b%b%b" % (header, HUB.encode(), mark(shared).encode(), end, body)
 
 
-def is_marked(entity: Identified, shared: Shared) -> bool:
-    """Returns whether an entity's mark is that of this value."""
-    return entity.extra.get(HUB) == mark(shared)
+def without_last(data: bytes) -> bytes:
+    """Returns the bytes of a file without its mark, if that is the last key: those of the value, where `with_mark` has
+    written them."""
+    header, end, body = data.partition(END)
+    before, newline, last = header.rpartition(b"\n")
+    return before + end + body if newline and last.startswith(f"{HUB}:".encode()) else data
 
 
 def mark(shared: Shared) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,7 @@ from multi_agent_mcp.domain.task import Task, work_order
 from multi_agent_mcp.domain.times import within_month
 from multi_agent_mcp.errors import StorageError
 from multi_agent_mcp.store.authority import (
+    END,
     HUB,
     NOW,
     Authority,
@@ -29,6 +31,7 @@ from multi_agent_mcp.store.authority import (
     marked,
     revision_of,
     with_mark,
+    without_last,
     without_mark,
 )
 from multi_agent_mcp.store.codec import codec
@@ -40,6 +43,8 @@ from multi_agent_mcp.store.records import Conflicts
 E = TypeVar("E", bound=Identified)
 
 logger = logging.getLogger(__name__)
+
+_ID = re.compile(rb"^id: ([a-z]{3}_[0-9a-f]{12})\r?$", re.MULTILINE)
 
 
 class SharedCollection(Collection[E]):
@@ -61,7 +66,7 @@ class SharedCollection(Collection[E]):
             try:
                 return self._create(self._agreed(None, entity))
             except Superseded as earlier:  # an attempt that died between the hub and the file
-                return self._create(self._received(entity.id, earlier.current))
+                return self._create(self._received(entity.id, earlier.current), data=with_mark(earlier.current))
 
     def remove(self, entity: E) -> None:
         found = self.authority.current(self._key(entity)) if self.is_shared else None
@@ -89,7 +94,7 @@ class SharedCollection(Collection[E]):
                 entity, known = located.entity, revision_of(located.entity)
                 if entity.extra.get(HUB) == NOW:
                     return None  # an edit that was moved back from the quarantine
-                if known >= shared.revision or (known == edited and self._is_edited(entity, shared)):
+                if known >= shared.revision or (known == edited and self._is_edited(located, shared)):
                     if not self._is_in_place(located):
                         self._write(located, entity)  # whoever wrote it may have been killed before it moved it
                     return None
@@ -121,7 +126,7 @@ class SharedCollection(Collection[E]):
                 return
             if 0 < revision_of(located.entity) < first:
                 self._share_again(located)
-            elif not self._is_as_marked(located.entity):
+            elif not self._is_as_marked(located):
                 try:
                     known, at = self._known(located.entity), _changed_at(located)
                     agreed = self._agreed(known, located.entity, is_edited=True, at=at)
@@ -209,10 +214,10 @@ class SharedCollection(Collection[E]):
     ) -> E | None:
         """Writes the authority's value and returns the entity, or removes the file and returns None if the value is
         empty. An edit of the file that the authority does not have is set aside."""
-        if located is not None and self._is_edited(located.entity, shared):
+        if located is not None and self._is_edited(located, shared):
             self._set_aside(located)
         if shared.data:
-            entity = self._received(entity_id, shared)
+            entity, modified = self._received(entity_id, shared), shared.at if modified is None else modified
             try:
                 self._put(located, entity, modified, with_mark(shared), guarded=True)
             except FileChanged:
@@ -228,16 +233,30 @@ class SharedCollection(Collection[E]):
         Conflicts(self.files).keep_file(located.directory.path / self.layout.name(located.entity.id))
 
     def _received(self, entity_id: str, shared: Shared) -> E:
-        """Returns the entity of a hub's value."""
-        return self._adopted(marked(self._codec.decode(shared.data, id=entity_id), shared), entity_id)
+        """Returns the entity of a hub's value. Its mark is of the bytes that are written: ours, if the value has a form
+        to which no mark can be added."""
+        entity = self._adopted(self._codec.decode(shared.data, id=entity_id), entity_id)
+        is_kept = with_mark(shared) is not None
+        return marked(entity, shared if is_kept else shared._replace(data=self._payload(entity)))
 
-    def _is_edited(self, entity: E, shared: Shared) -> bool:
-        return not self._is_as_marked(entity) and self._payload(entity) != shared.data
+    def is_as_on_hub(self, entity: E, shared: Shared) -> bool:
+        """Returns whether an entity's mark is that of this value."""
+        return bool(entity.extra.get(HUB) == self._received(entity.id, shared).extra[HUB])
 
-    def _is_as_marked(self, entity: E) -> bool:
-        """Returns whether the entity is the hub's value under its revision, not made or edited by a person."""
-        _, _, digest = str(entity.extra.get(HUB, "")).partition(" ")
-        return digest == digest8(self._payload(entity))
+    def _is_edited(self, located: Location[E], shared: Shared) -> bool:
+        return not self._is_as_marked(located) and self._payload(located.entity) != shared.data
+
+    def _is_as_marked(self, located: Location[E]) -> bool:
+        """Returns whether an entity is the hub's value under its revision, not made or edited by a person. The value
+        may have another form than ours: it is in the file to the byte, but for the mark. So is it in a copy under
+        another id."""
+        _, _, digest = str(located.entity.extra.get(HUB, "")).partition(" ")
+        if digest == digest8(self._payload(located.entity)):
+            return True
+        data = self.files.read(located.directory.path / self.layout.name(located.entity.id)) or b""
+        said = _ID.search(data.partition(END)[0])
+        is_copy = said is not None and said[1] != located.entity.id.encode()
+        return not is_copy and digest == digest8(without_last(data))
 
     def _unmarked(self, entity: E) -> E:
         return replace(entity, extra=without_mark(entity))

@@ -179,6 +179,25 @@ def test_an_edit_that_came_second_is_set_aside_and_the_first_change_stands(
     assert Conflicts(other.files).standing() == []
 
 
+@pytest.mark.parametrize("has_edit", [True, False])
+def test_a_value_that_another_machine_had_sent_before_keeps_its_time(
+    tmp_path: Path, hub: Authority, has_edit: bool
+) -> None:
+    """The month of the archive follows from it."""
+    kind = f"tsk.contract{next(_numbers)}"
+    one, other = (collection(tmp_path / name, hub, kind) for name in ("one", "other"))
+    one.add(TASK)
+    first, path = (tasks.base / "worker-a" / f"{TASK.id}.md" for tasks in (one, other))
+    if has_edit:
+        put(path, first.read_text().replace("title: Build", "title: Mine"))
+    one.update(TASK.id, counted)
+    (other.push if has_edit else other.restore)(TASK.id)
+    current = hub.current(f"{kind}.{TASK.id}")
+    assert current is not None
+    assert path.stat().st_mtime_ns == current.at
+    assert other.get(TASK.id).progress == 1
+
+
 class Saving:
     """An authority that is slow: while it decides, somebody saves the file once more."""
 

@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.hub.support import DESK, LAPTOP, SHED, Machine, Machines, eventually, free_port
 from tests.hub.test_machines import send, task_for
-from tests.hub.test_security import LETTER, STAMP, as_machine
+from tests.hub.test_security import LETTER, STAMP, as_machine, publishes
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 MONTHLY = ("tasks", "executions", "handoffs")
@@ -91,6 +91,35 @@ def test_an_incomplete_message_stays_as_the_hub_has_it_where_the_relay_was_kille
     desk.sharing.start_relay()
     eventually(lambda: laptop.has("worker-a", "noticed later"))
     assert [copy.read_bytes() for copy in copies] == [LETTER, LETTER]
+
+
+IN_ANOTHER_FORM = {
+    "cnv.cnv_a00000000000": b"---\nid: x\ninitiator_id: worker-a\ntarget_id: admin\nstatus: ended\n---\n",
+    "tsk.tsk_a00000000000": b"---\ntitle: Short\nassignee_id: admin\nnewer: kept\nstatus: done\n---\n\nwords",
+    "tsk.tsk_b00000000000": b"---\n{title: Flow, assignee_id: admin, status: done}\n---\n\nwords",
+    "tsk.tsk_c00000000000": b"---\r\ntitle: Lines\r\nassignee_id: a b\r\n---\r\n\r\nwords",
+}
+"""Values of a machine with another version, or of another program's: what they leave out has its default."""
+
+
+def test_a_value_in_another_form_than_ours_is_no_edit_by_hand_for_a_relay_that_was_killed(two: Machines) -> None:
+    desk, laptop, authority = two[DESK], two[LAPTOP], two[DESK].services.workspace.tasks.authority
+    names = laptop.sharing.membership.names
+    publishes(laptop, *((names.shared(key), data) for key, data in IN_ANOTHER_FORM.items()))
+    become_equal(desk, laptop)
+    before = {key: authority.current(key) for key in IN_ANOTHER_FORM}
+    for machine in (desk, laptop):
+        machine.signal(signal.SIGKILL)  # the next relay looks at all files that were changed lately
+        words = f"---\nsender_id: admin\n---\n\nfrom {machine.name}"
+        (machine.path / "ipc" / "worker-a" / f"{machine.name}.md").write_text(words)
+        machine.sharing.start_relay()
+    for machine in (desk, laptop):
+        eventually(lambda machine=machine: all(machine.has("worker-a", f"from {each}") for each in (DESK, LAPTOP)))  # type: ignore[misc]
+        eventually(lambda machine=machine: not machine.sharing.status()["pending"])  # type: ignore[misc]
+    assert {key: authority.current(key) for key in IN_ANOTHER_FORM} == before
+    become_equal(desk, laptop)
+    assert [path for machine in (desk, laptop) for path in machine.path.rglob("quarantine/*")] == []
+    assert "other_than_hub" not in [found.finding for found in desk.services.doctor(lambda _: None).examine()]
 
 
 @pytest.mark.parametrize("first", [DESK, LAPTOP])

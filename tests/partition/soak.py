@@ -4,6 +4,7 @@ acknowledged item exists everywhere once, and the files are the same everywhere.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import threading
 import time
@@ -25,6 +26,8 @@ from tests.partition.run import DELAY, WRITERS, Play
 BATCH = 40
 """The messages that each agent writes between two lines of output, and answers and tasks beside them."""
 FLOOD_SECONDS, SHORT_SECONDS, PAUSE_SECONDS = 0.5, 0.05, 2.0
+LONGEST_SECONDS = 60.0
+"""When a flood ends whose link was cut: the client may wait for ever then."""
 LONG_TO_READ = ("messages, slow to parse", "messages, long folded values", "tasks, slow to parse")
 """The floods of which a few values keep all machines' relays busy, which share this computer: they are short."""
 LEFT_OUT = {
@@ -91,7 +94,7 @@ def flood(made: Machines, kind: str) -> None:
 
     async def publish(client: Client) -> None:
         timer.start()
-        await FLOODS[kind](flooding, client)
+        await asyncio.wait_for(FLOODS[kind](flooding, client), LONGEST_SECONDS)
 
     with suppress(HubUnreachable, Error, OSError, TimeoutError):  # it may be away
         as_machine(made[LAPTOP], publish)

@@ -43,7 +43,7 @@ from multi_agent_mcp.services.overview.snapshot import (
 )
 from multi_agent_mcp.services.team.agents import is_passkey_of
 from multi_agent_mcp.settings import parse_rules
-from multi_agent_mcp.store.authority import Authority, is_marked, revision_of
+from multi_agent_mcp.store.authority import Authority, revision_of
 from multi_agent_mcp.store.locks import LIFELONG
 from multi_agent_mcp.system.file_events import Watch, instances_max
 from multi_agent_mcp.system.host_versions import newer_hosts
@@ -430,7 +430,7 @@ def _sample(context: CheckContext, authority: Authority) -> Iterator[Finding]:
             current = authority.current(f"tsk.{task.id}")
             if current is None:
                 yield context.found("machines", PROBLEM, task.id, "not_on_hub")
-            elif current.revision == revision_of(task) and not is_marked(task, current):
+            elif current.revision == revision_of(task) and not context.workspace.tasks.is_as_on_hub(task, current):
                 yield context.found("machines", PROBLEM, task.id, "other_than_hub")
     except (HubUnreachable, HubReplaced):
         return  # reported already
