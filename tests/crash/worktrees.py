@@ -55,9 +55,10 @@ class Run:
     def step(self) -> None:
         """Recovers the session, looks at what is left, and kills what comes next."""
         services = self._services()
-        services.operations.finish()
+        services.operations.finish()  # where git was killed, it refuses, and nothing may be lost by that
         for lock in (self.project / ".git").rglob("*.lock"):
             lock.unlink()  # as git itself says after a crash
+        services.operations.finish()
         self.wrong += self._complaints(services)
         name, act = self._next(services)
         if self._killed(act, self.random.uniform(0, LONGEST[name])):
