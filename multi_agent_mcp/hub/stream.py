@@ -210,7 +210,8 @@ class Hub:
 
         An answer may be lost after the value was stored. Then, and if another machine seems to have been faster, the
         operation of the stored value tells whether it is ours. If it is a person's earlier edit of the same file, whose
-        answer never arrived, it is replaced."""
+        answer never arrived, it is replaced. Where an answer was lost and another machine's value is there, ours may
+        have been in its place before: that is unknown, and nobody may make the change once more."""
         if not is_acceptable(self.names.parse(self.names.stored(subject, self.machine)), data):
             raise HubUnreachable(TOO_LARGE)
         sent = {OP: op, MACHINE: self.machine, RELAY: self.relay, AFTER: str(self.shared_until), **headers}
@@ -218,6 +219,7 @@ class Hub:
             sent |= {EXPECTED: str(expected), EXPECTED_OF: self.names.stored(subject)}
         connections = self._connections
         answer = await self._published(subject, data, sent)
+        is_unclear = not answer
         if not answer and expected is not None and self._connections != connections:
             with suppress(HubUnreachable):  # the connection was lost: sent again, it is stored once at most
                 answer = await self._published(subject, data, sent)
@@ -229,7 +231,7 @@ class Hub:
             is_full = "maximum" in str(answer["error"].get("description"))
             is_shared = self.names.stream_of(subject) == self.names.stream
             raise HubUnreachable(("hub_full_shared" if is_shared else "hub_full") if is_full else None)
-        found = await self._settled(subject, op, replaces=expected if code is not None else None)
+        found = await self._settled(subject, op, replaces=None if is_unclear or code is None else expected)
         if found.headers.get(OP) == op:
             return self._stored(subject, found.sequence, op)
         if not self._is_earlier_edit(found, headers):

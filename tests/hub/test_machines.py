@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -371,6 +373,45 @@ def test_a_second_edit_by_hand_follows_one_whose_answer_was_lost(desk: Machine, 
         eventually(lambda machine=machine: machine.services.workspace.tasks.get(task_id).title == "second")  # type: ignore[misc]
     eventually(lambda: revision_of(laptop.services.workspace.tasks.get(task_id)) > revision + 1)
     assert laptop.services.workspace.conflicts.standing() == conflicts
+
+
+def test_a_change_whose_answer_was_lost_is_not_made_again_after_anothers(desk: Machine) -> None:
+    """Sent again on a new connection it comes too late; whether it was the former value is not known any more."""
+    task_id = task_for(desk, "worker-a")
+    asyncio.run(_sent_to_a_hub_that_loses_the_answer(desk, f"tsk.{task_id}"))
+
+
+async def _sent_to_a_hub_that_loses_the_answer(machine: Machine, key: str) -> None:
+    membership, share = machine.sharing.membership, machine.sharing.share
+    client = await connected_once(membership.urls, share.seed(), share.certificate(), membership.machine)
+    another = Hub(membership.names, membership.machine, client=client)
+    subject = another.names.shared(key)
+    found = await another.last(subject)
+    assert found is not None
+    data = found.data
+
+    class Losing:
+        """The connection: the first answer is lost, and before it is there again, another machine is faster."""
+
+        has_lost = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(client, name)
+
+        async def request(self, at: str, *facts: Any, **named: Any) -> Any:
+            answer = await client.request(at, *facts, **named)
+            if at != subject or self.has_lost:
+                return answer
+            self.has_lost = True
+            await another.put(subject, data, "another's", {}, expected=json.loads(answer.data)["seq"])
+            hub._connections += 1
+            raise TimeoutError
+
+    hub = Hub(membership.names, membership.machine, client=Losing())  # type: ignore[arg-type]
+    with pytest.raises(HubUnreachable) as refused:
+        await hub.put(subject, data, "whose answer is lost", {}, expected=found.sequence)
+    assert refused.value.key == "error.hub_unclear"
+    await client.close()
 
 
 def _retitle(path: Path, title: str) -> None:
