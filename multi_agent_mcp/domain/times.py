@@ -53,8 +53,8 @@ def month_of(moment: datetime) -> str:
 
 
 def within_month(month: str, at: int) -> int:
-    """The time `at`, or the second nearest to it in a month as archives name it (nanoseconds since the epoch). A person
-    may have named it anything: then it is any time."""
+    """The time `at` if it is in this month, named as in archives, else the nearest second of the month (nanoseconds
+    since the epoch). Under any other name, which a person may have given, every time is right."""
     try:
         first = datetime.strptime(f"{month} +0000", "%Y-%m %z")
         following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)

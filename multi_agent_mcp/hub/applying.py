@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,9 +32,10 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.domain.times import now, parse_time
 from multi_agent_mcp.errors import InvalidArguments, InvalidId, StorageError
 from multi_agent_mcp.hub import subjects
+from multi_agent_mcp.hub.logs import LogParts
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.sizes import is_acceptable
-from multi_agent_mcp.hub.stream import EDITED, MACHINE, OFFSET, OVER, RELAY, WAS, Stored
+from multi_agent_mcp.hub.stream import EDITED, MACHINE, OVER, RELAY, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, make_way
 from multi_agent_mcp.store.codec import Unreadable, codec, parse
@@ -42,7 +43,7 @@ from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
 from multi_agent_mcp.store.workspace import Workspace
-from multi_agent_mcp.system.file_status import Signature, signature_of
+from multi_agent_mcp.system.file_status import Signature
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +51,6 @@ logger = logging.getLogger(__name__)
 BULK, TOGETHER = 16, 32
 """The numbers of values above which a batch is made durable at its end, and of entities of a kind above which one look
 at all that are here is worth it."""
-LOGS_BYTES, BLOCK_BYTES = 512 << 20, 4096
-"""The most that the logs of one machine occupy on another one's disk, and the least that a file does."""
 HAND_OFF, DELEGATION = "hnd", "dlg"
 EARLY_MAX = 50_000
 PASSED_OVER_MAX = 100
@@ -66,8 +65,6 @@ HOPELESS = frozenset({errno.ENAMETOOLONG, errno.EFBIG, errno.EINVAL, errno.EILSE
 _AGENT_ID = re.compile(rb"^agent_id: ([\w-]{1,64})\r?$", re.MULTILINE | re.ASCII)
 _OF_AN_INTERRUPT = re.compile(rb"^type: interrupt\naction: .*\ntask_id: (tsk_[0-9a-f]{12})$", re.MULTILINE)
 _OUR_FILE = re.compile(r"[^/\0.][^/\0]*\.md")
-_DAY = re.compile(r"\d{8}")
-_EXECUTION = re.compile(r"exec_[0-9a-f]{12}")
 Then = Callable[[], None]
 Marks = dict[Path, Mark]
 
@@ -107,9 +104,6 @@ class Applying:
     relay: str = ""
     """The id of the relay, whose own values are here."""
     left: list[Stored] = field(default_factory=list)
-    full_of_logs: set[str] = field(default_factory=set)
-    """The machines whose logs have reached `LOGS_BYTES` here: nothing is added to them."""
-    _logs: dict[str, int] = field(default_factory=dict)
     _marks: dict[tuple[str, str, str], Mark] = field(default_factory=dict)
     standing: set[Own] = field(default_factory=set)
     """The notifications of others under whose name one that was made here stands: the hub is to have that, too."""
@@ -117,10 +111,12 @@ class Applying:
     _perhaps_over: dict[str, None] = field(default_factory=dict)
     """The tasks and delegations about which something has come that may let them leave for the archive."""
     _passed_over: int = 0
-    _gaps: list[str] = field(default_factory=list)
     _by_hand: Marks = field(default_factory=dict)
-    _asked_again: set[str] = field(default_factory=set)
     _merged: set[tuple[str, str, str]] = field(default_factory=set)
+
+    @cached_property
+    def logs(self) -> LogParts:
+        return LogParts(self.workspace, self.names, self.machine, self._is_home)
 
     def apply(self, batch: Sequence[Stored], *, restoring: bool, until: float = inf) -> list[Then]:
         """Applies values in order, durably, and returns their consequences, to be called next. `restoring`: this
@@ -231,18 +227,6 @@ class Applying:
             return ""
         return "/".join((subjects.MARKS[what.kind], what.owner, what.name))
 
-    def gaps_to_fill(self) -> list[str]:
-        """Returns the subjects of logs of which a part came that does not continue what is there, to be applied again
-        as a whole. Each is returned once: if a part is missing on the hub, too, the rest is passed over."""
-        gaps = [subject for subject in dict.fromkeys(self._gaps) if subject not in self._asked_again]
-        self._gaps.clear()
-        self._asked_again.update(gaps)
-        return gaps
-
-    def is_not_filled(self, gap: str) -> None:
-        """Has a log be asked for again later, as the hub could not be asked."""
-        self._asked_again.discard(gap)
-
     def marks_by_hand(self) -> Marks:
         """Returns the marks of hand-written messages that came, by their files: for `Publishing.mark_by_hand`."""
         marks, self._by_hand = self._by_hand, {}
@@ -285,65 +269,18 @@ class Applying:
         """Returns whether a value is of an agent that is not known here, and would be passed over."""
         what, owner = self.names.parse(stored.subject), None
         with suppress(Exception):  # it is passed over in any case
-            if self._is_log(stored):
-                _, kind, owner, stem = self._log_parts(stored)
-                owner = owner if kind == subjects.LOG and stem else None
+            if self.logs.has(stored):
+                owner = self.logs.agent_of(stored)
             elif isinstance(what, Own):
                 is_copy = what.kind in BY_NAME and BY_NAME[what.kind].rule is Rule.COPY
                 said = _AGENT_ID.search(stored.data) if is_copy else None
                 owner = said[1].decode() if said is not None else what.owner
         return owner is not None and owner not in self.workspace.registry.all()
 
-    def _is_log(self, stored: Stored) -> bool:
-        return stored.subject.startswith(f"{self.names.root}.log.")
-
-    def _log_parts(self, stored: Stored) -> tuple[str, str, str, str]:
-        """Returns what a part of a log is: its machine and kind, the agent (or day) and the execution. Raises
-        ValueError."""
-        _, machine, kind, name = stored.subject.removeprefix(f"{self.names.root}.log.").split(".")
-        owner, _, stem = subjects.unquoted(name).partition("/")
-        return machine, kind, owner, stem
-
-    def _apply_log(self, stored: Stored, *, restoring: bool) -> list[Then]:
-        """Adds a part to a log. An offset continues what is there, or the parts before it are asked for again."""
-        machine, kind, owner, stem = self._log_parts(stored)
-        if machine == self.machine and not restoring:
-            return []
-        if kind == subjects.AUDIT and _DAY.fullmatch(owner):
-            mine = machine == self.machine
-            path = self.workspace.path / "audit" / (f"{owner}.jsonl" if mine else f"{owner}.{machine}.jsonl")
-        elif kind == subjects.LOG and _EXECUTION.fullmatch(stem) and self._is_home(machine, owner):
-            path = self.workspace.path / "executions" / parse_agent_id(owner) / "logs" / f"{stem}.log"
-        else:
-            return []
-        size = (signature_of(path) or (0, 0))[1]
-        if not 0 <= (offset := int(stored.headers[OFFSET])) <= size:
-            if 0 < offset < LOGS_BYTES:
-                self._gaps.append(stored.subject)
-            raise ValueError(offset)
-        grows = _occupied(max(size, offset + len(stored.data))) - _occupied(size)
-        if machine != self.machine and self._logs_of(machine) + grows > LOGS_BYTES:
-            self.full_of_logs.add(machine)
-            raise ValueError("logs")
-        self.workspace.files.extend(path, offset, stored.data)
-        self._logs[machine] = self._logs.get(machine, 0) + grows
-        return []
-
-    def _logs_of(self, machine: str) -> int:
-        """Returns how many bytes the logs of a machine occupy here, as they were when this relay began and have grown
-        since."""
-        if machine not in self._logs:
-            base, names = self.workspace.path, self.workspace.files.names
-            homes = (each.id for each in self.workspace.registry.all().values() if each.machine == machine)
-            directories = [base / "executions" / name / "logs" for name in homes]
-            kept = [where / name for where in directories for name in names(where)]
-            kept += [base / "audit" / name for name in names(base / "audit") if name.endswith(f".{machine}.jsonl")]
-            self._logs[machine] = sum(_occupied((signature_of(path) or (0, 0))[1]) for path in kept)
-        return self._logs[machine]
-
     def _apply(self, stored: Stored, *, restoring: bool) -> list[Then]:
-        if self._is_log(stored):
-            return self._apply_log(stored, restoring=restoring)
+        if self.logs.has(stored):
+            self.logs.apply(stored, restoring=restoring)
+            return []
         what = self.names.parse(stored.subject)
         if isinstance(what, str):
             then = self._shared(what, stored)
@@ -579,10 +516,6 @@ def _of_the_disk(error: Exception) -> StorageError | None:
     if isinstance(error, OSError):
         return StorageError(path=error.filename or "-", reason=error)
     return error if isinstance(error, StorageError) else None
-
-
-def _occupied(size: int) -> int:
-    return -(-size // BLOCK_BYTES) * BLOCK_BYTES
 
 
 def _file(name: str) -> str:

@@ -462,7 +462,7 @@ class Following:
         """Applies values in the applier's thread, where no other stream's come in between; returns their consequences,
         what they lack (see `Applying`), and the values for which there was no time."""
         then = self.applying.apply(batch, restoring=restoring, until=time.monotonic() + TURN_SECONDS)
-        return then, self.applying.gaps_to_fill(), self.applying.marks_by_hand(), self.applying.left
+        return then, self.applying.logs.gaps_to_fill(), self.applying.marks_by_hand(), self.applying.left
 
     async def _mark_by_hand(self, path: Path, mark: Mark) -> None:
         try:
@@ -479,7 +479,7 @@ class Following:
                 await self._in_applier(partial(turn, batch))
                 sequence = batch[-1].sequence
         except BaseException:
-            self.applying.is_not_filled(subject)
+            self.applying.logs.ask_again_later(subject)
             raise
 
     async def _applied(self, stream: str, batch: Sequence[Stored], identity: str) -> None:

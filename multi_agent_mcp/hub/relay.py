@@ -372,7 +372,7 @@ class Relay:
         position = self.progress.position
         identity = None if self.following.replaced else self.progress.identity
         machines = {name: peer.as_answer(position, identity) for name, peer in self.heartbeats.peers.items()}
-        for name in self.applying.full_of_logs & machines.keys():
+        for name in self.applying.logs.full & machines.keys():
             machines[name]["troubles"] = [*machines[name].get("troubles", ()), LOGS]
         machines[self.machine] = {"up": True, "since": self._since, "behind": 0, "clock_offset": 0.0}
         machines[self.machine]["troubles"] = self._troubles()

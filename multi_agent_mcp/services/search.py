@@ -544,14 +544,13 @@ class Lookup(Service):
         raise _nothing(text) if kind is None else kind.missing(text)
 
     def _matches(self, text: str, prefixes: Iterable[str]) -> list[Match]:
-        starts = {prefix: start for prefix in prefixes if (start := _start(prefix, text)) is not None}
-        own = text.partition("_")[0]
-        found: list[Match] = []
-        for prefix in sorted(starts.keys() & self.kinds.keys(), key=lambda each: each != own):
-            kind = self.kinds[prefix]
-            some = [Match(kind, at) for at in kind.source.beginning_with(starts[prefix])]
+        own, found = text.partition("_")[0], list[Match]()
+        # the kind that it names comes first: then the mail of all agents need not be searched
+        for prefix in sorted(filter(self.kinds.__contains__, prefixes), key=lambda each: each != own):
+            kind, start = self.kinds[prefix], _start(prefix, text)
+            some = [] if start is None else [Match(kind, at) for at in kind.source.beginning_with(start)]
             if exact := [match for match in some if match.place.id == text]:
-                return exact[:1]  # the kind that it names comes first: the mail of all agents need not be searched
+                return exact[:1]
             found += some
         if len(found) > 1:
             names = [match.place.id for match in found[:NAMED_MAX]] + ["…"] * (len(found) > NAMED_MAX)

@@ -211,7 +211,9 @@ def handed_over(desk: Machine, laptop: Machine) -> None:
     eventually(lambda: list((laptop.path / "handoffs" / "admin" / "archive").rglob("*.md")))
 
 
-def delegated(desk: Machine, laptop: Machine) -> None:
+@contextmanager
+def delegating(desk: Machine) -> Iterator[tuple[str, str]]:
+    """The ids of a delegation of admin and of its conversation, while both sessions are open."""
     services = desk.services
     admin, session = services.agents.get("admin"), services.sessions.open("admin", "task")
     delegation, _ = services.delegations.delegate(admin, session.record, "worker-a", "to agree", None)
@@ -219,12 +221,17 @@ def delegated(desk: Machine, laptop: Machine) -> None:
     talk, _ = services.delegations.start_conversation(
         admin, chat.record, "worker-a", "hello", delegation_id=delegation.id
     )
-    eventually(lambda: laptop.services.workspace.conversations.find(talk.id))
-    laptop.services.conversations.end(laptop.services.agents.get("worker-a"), talk.id)
+    yield delegation.id, talk.id
     for opened in (session, chat):
         opened.end()
+
+
+def delegated(desk: Machine, laptop: Machine) -> None:
+    with delegating(desk) as (delegation_id, talk_id):
+        eventually(lambda: laptop.services.workspace.conversations.find(talk_id))
+        laptop.services.conversations.end(laptop.services.agents.get("worker-a"), talk_id)
     for machine in (desk, laptop):
-        eventually(lambda machine=machine: archived(machine, "delegations", f"{delegation.id}.md"))  # type: ignore[misc]
+        eventually(lambda machine=machine: archived(machine, "delegations", f"{delegation_id}.md"))  # type: ignore[misc]
 
 
 def waited(desk: Machine, laptop: Machine) -> None:
@@ -251,18 +258,11 @@ def cancelled_by_one_that_was_killed(desk: Machine, laptop: Machine) -> None:
 
 def agreed_by_one_that_was_killed(desk: Machine, laptop: Machine) -> None:
     """Whoever ends the conversation of a delegation is killed before it has put that away."""
-    services = desk.services
-    admin, session = services.agents.get("admin"), services.sessions.open("admin", "task")
-    delegation, _ = services.delegations.delegate(admin, session.record, "worker-a", "to agree", None)
-    chat = services.sessions.open("admin", "chat")
-    talk, _ = services.delegations.start_conversation(
-        admin, chat.record, "worker-a", "hello", delegation_id=delegation.id
-    )
-    for opened in (session, chat):
-        opened.end()
-    services.workspace.conversations.update(talk.id, lambda found: found.end("admin", services.clock()))
+    with delegating(desk) as (delegation_id, talk_id):
+        pass
+    desk.services.workspace.conversations.update(talk_id, lambda found: found.end("admin", desk.services.clock()))
     for machine in (desk, laptop):
-        eventually(lambda machine=machine: archived(machine, "delegations", f"{delegation.id}.md"))  # type: ignore[misc]
+        eventually(lambda machine=machine: archived(machine, "delegations", f"{delegation_id}.md"))  # type: ignore[misc]
 
 
 KILLED = [cancelled_by_one_that_was_killed, agreed_by_one_that_was_killed]

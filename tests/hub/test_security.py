@@ -28,11 +28,10 @@ from multi_agent_mcp.domain.message import Delegation
 from multi_agent_mcp.domain.notification import Notification
 from multi_agent_mcp.domain.times import now
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, Unauthorized
-from multi_agent_mcp.hub import administration, admission, restoring, sharing
-from multi_agent_mcp.hub import applying as applying_module
+from multi_agent_mcp.hub import administration, admission, logs, restoring, sharing
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.admission import Token, with_lane
-from multi_agent_mcp.hub.applying import BLOCK_BYTES, Applying
+from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.server import Server, accounts, configuration, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
@@ -443,7 +442,7 @@ def test_a_record_of_an_agent_is_taken_as_it_was_written_but_under_no_id_that_di
 def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
     services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(applying_module, "LOGS_BYTES", 5 * BLOCK_BYTES)
+    monkeypatch.setattr(logs, "LOGS_BYTES", 5 * logs.BLOCK_BYTES)
     names = Names("0" * 32)
 
     def relay() -> Applying:
@@ -462,12 +461,12 @@ def test_the_logs_of_another_machine_occupy_no_more_than_they_may(
     ]
     applying.apply(parts, restoring=False)
     assert len(list(services.path.glob("audit/*.laptop.jsonl"))) == 5
-    assert applying.full_of_logs == {LAPTOP}
+    assert applying.logs.full == {LAPTOP}
     for old in services.path.glob("audit/*.laptop.jsonl"):  # as `doctor` says, and the relay is started again
         old.unlink()
     applying = relay()
     applying.apply(parts[:3], restoring=False)
-    assert (len(list(services.path.glob("audit/*.laptop.jsonl"))), applying.full_of_logs) == (3, set())
+    assert (len(list(services.path.glob("audit/*.laptop.jsonl"))), applying.logs.full) == (3, set())
 
 
 @dataclass(frozen=True)
