@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 
 EXCERPT_COLUMNS = 72
 COMMAND = "multi-agent-mcp "
-_ITEM = re.compile(r"^([ \t]*)[-*+][ \t]+\[([ xX])\][ \t]+", re.MULTILINE)
+_ITEM = re.compile(r"([ \t]*)[-*+][ \t]+\[([ xX])\][ \t]+")
 """The beginning of a checklist's item in Markdown."""
+_FENCE = re.compile(r"[ \t]*(```+|~~~+)")
 
 
 def print_json(answer: Any) -> None:
@@ -62,7 +63,7 @@ def print_line(line: str = "") -> None:
 def print_lines(line: str) -> None:
     """Prints a line in as many as the terminal needs, broken between words and indented alike; whole if it was laid
     out, or names a command, which somebody may copy, or goes into a pipe."""
-    fits = isinstance(line, Painted) or not is_terminal() or columns(line) <= get_terminal_size().columns
+    fits = isinstance(line, Painted) or not is_terminal() or columns(sanitize(line)) <= get_terminal_size().columns
     is_plain = fits and not (isinstance(line, Styled) and is_terminal())
     for part in [line] if is_plain or COMMAND in line else wrapped(line):
         print_line(part if isinstance(part, Painted) or not is_terminal() else part.replace(KEPT, " "))
@@ -122,10 +123,13 @@ def placed(agent_id: str | None, machine: str | None) -> str:
 
 def indented(text: str) -> Iterator[str]:
     """Yields an agent's text indented, line by line, so that none can pass for one of our lines, which are not
-    indented. A terminal gets the items of a checklist with boxes."""
-    if is_terminal():
-        text = _ITEM.sub(lambda found: f"{found[1]}{BOXES[found[2] != ' ']} ", text)
+    indented. A terminal gets the items of a checklist with boxes, but not those in fenced code."""
+    fence = ""
     for line in text.split("\n"):
+        if found := _FENCE.match(line):
+            fence = "" if fence and found[1].startswith(fence) else fence or found[1]
+        elif not fence and is_terminal() and (item := _ITEM.match(line)):
+            line = f"{item[1]}{BOXES[item[2] != ' ']} {line[item.end() :]}"
         yield f"   {line}".rstrip()
 
 

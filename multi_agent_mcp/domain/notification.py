@@ -397,23 +397,35 @@ def review_requests_of(task: Task, reviewers: Iterable[str]) -> list[Notificatio
 
 
 def rejection_of(task: Task) -> Notification | None:
-    """The notification of an assignee that a reviewer has given its task back, or None."""
-    index, entry = task.latest("status", "assignee_id") or (-1, {})
-    by = str(entry.get("by") or task.created_by)
-    returned = task.status == "in_progress" and old_value(entry, "status") == "review"
-    if not returned or task.assignee_id in (None, by):
+    """The notification of an assignee that a reviewer has given its task back, if it is in its hands since, or None."""
+    _, entry = task.latest("status", "assignee_id") or (-1, {})
+    return last_rejection(task) if task.status == "in_progress" and old_value(entry, "status") == "review" else None
+
+
+def last_rejection(task: Task) -> Notification | None:
+    """The notification of an assignee that a reviewer has given its task back, also while it is in review again, as the
+    assignee may have reported before it knew why; None once the task is over or another's."""
+    if task.status not in ("in_progress", "review") or task.assignee_id is None:
         return None
-    return Notification(
-        id=derived_id(REVIEW_REJECTED, task.id, index, parse_time(entry.get("at")), task.assignee_id),
-        target_agent_id=str(task.assignee_id),
-        target_purpose="task",
-        type="status_change",
-        action=REVIEW_REJECTED,
-        task_id=task.id,
-        created_at=task.status_since,
-        sender_id=by,
-        reason=_reason(entry),
-    )
+    for index, entry in task.history.at_hand():
+        if "assignee_id" in entry:
+            break
+        by = str(entry.get("by") or task.created_by)
+        is_back = old_value(entry, "status") == "review" and new_value(entry, "status") == "in_progress"
+        if not is_back or by == task.assignee_id:
+            continue
+        return Notification(
+            id=derived_id(REVIEW_REJECTED, task.id, index, parse_time(entry.get("at")), task.assignee_id),
+            target_agent_id=task.assignee_id,
+            target_purpose="task",
+            type="status_change",
+            action=REVIEW_REJECTED,
+            task_id=task.id,
+            created_at=parse_time(entry.get("at")) or task.status_since,
+            sender_id=by,
+            reason=_reason(entry),
+        )
+    return None
 
 
 def words_with(task: Task) -> dict[str, dict[str, str]]:
@@ -566,7 +578,7 @@ OF_TASK: Rules = {
     **dict.fromkeys(INTERRUPT_ACTIONS.values(), _STOPPED),
     TASK_ASSIGNED: Following(lambda task, _: [arrived(task)]),
     TASK_UPDATED: Following(lambda task, _: [update_of(task)]),
-    REVIEW_REJECTED: Following(lambda task, _: [rejection_of(task)]),
+    REVIEW_REJECTED: Following(lambda task, _: [last_rejection(task)]),
     TASK_WITHDRAWN: Following(lambda task, _: [withdrawal_of(task)]),
     TASK_BLOCKED: Following(_blocks, _is_block),
     TASK_CLAIMABLE: Following(

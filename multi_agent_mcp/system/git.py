@@ -84,10 +84,11 @@ class GitFailed(Refusal):
 
 _SEEN = (
     *("-c", "core.fsmonitor=false", "-c", "core.checkStat=default", "-c", "core.trustctime=true"),
-    *("-c", "core.quotePath=false", "-c", "diff.orderFile=/dev/null"),
+    *("-c", "core.ignoreStat=false", "-c", "core.quotePath=false", "-c", "diff.orderFile=/dev/null"),
 )
-"""Whatever reads the index asks no program of the repository's choice what has changed, and is not content with a size
-and a time that anybody can set back; names come as they are, in the order of the index."""
+"""Whatever reads the index asks no program of the repository's choice what has changed, is not content with a size and
+a time that anybody can set back, and marks no file as one not to look at; names come as they are, in the order of the
+index."""
 
 
 def git_call(place: str | Path, arguments: Sequence[str]) -> list[str]:

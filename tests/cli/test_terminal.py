@@ -99,7 +99,8 @@ def test_the_bare_command_says_states_in_the_language_and_no_label_without_its_v
 
 
 def test_a_checklist_has_boxes_and_a_long_title_is_whole(busy: Path, ask: Ask) -> None:
-    words = "Before.\n- [ ] open [red]\x1b[31m\n  * [x] done\n- [ ]not an item"
+    words = "Before.\n- [ ] open [red]\x1b[31m\n  * [x] done\n- [ ]not an item\n```\n- [ ] code\n```\n"
+    words += "mark " + 8 * "\u202e" + " zero " + 10 * "\u200b" + " and more words that follow"
     task = ask("task", "add", TITLE, "--description", words)["task_id"]
     services = open_session(busy.parent, busy.name)
     listed = ({"text": "first [bold]", "completed": True}, {"text": "second\x1b[2J", "completed": False})
@@ -107,6 +108,8 @@ def test_a_checklist_has_boxes_and_a_long_title_is_whole(busy: Path, ask: Ask) -
     said = in_terminal(60, "task", "show", task, session=busy)
     assert " ".join(said[:2]) == TITLE
     assert said[said.index("   Before.") + 1 :][:3] == ["   ☐ open [red]�[31m", "     ☑ done", "   - [ ]not an item"]
+    assert "   - [ ] code" in said
+    assert all(columns(line) <= 60 for line in said), said
     (at,) = [at for at, line in enumerate(said) if "☑ first [bold]" in line]
     assert said[at + 1].strip() == "☐ second�[2J"
     assert said[at].index("☑") == said[at + 1].index("☐")

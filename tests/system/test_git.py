@@ -60,6 +60,13 @@ def _assume_unchanged(place: Path) -> None:
     _edit(place)
 
 
+def _mark_all_unchanged(place: Path) -> None:
+    """Git marks each file itself that it adds to an index (git-config(1))."""
+    git(place, "config", "core.ignoreStat", "true")
+    git(place, *COMMIT, "--allow-empty")
+    _edit(place)
+
+
 def _commit(place: Path) -> None:
     git(place, *COMMIT, "--allow-empty")
 
@@ -146,7 +153,7 @@ def _untold_case(place: Path) -> None:
 
 HIDING = [_hide_from_git, _hide_by_a_setting, _hide_for_this_user, _hide_itself]
 FORGED = [_forge_the_index, _remove_skipped, _remove_assumed]
-UNCOMMITTED = [_edit, _add, _assume_unchanged, _look_elsewhere, _set_back, *FORGED]
+UNCOMMITTED = [_edit, _add, _assume_unchanged, _mark_all_unchanged, _look_elsewhere, _set_back, *FORGED]
 UNTOLD = [_untold_mode, _untold_link, _untold_case] if hasattr(os, "O_TMPFILE") else []
 CHANGES = [*UNCOMMITTED, *HIDING, *UNTOLD, _replace, _commit, _mode]
 

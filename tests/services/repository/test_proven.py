@@ -578,7 +578,7 @@ def test_what_was_delivered_is_not_checked_in_another_repository_of_the_same_com
     assert (again(services, task).proof, services.checks.receipts_of(task.id)) == (None, [])
 
 
-@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree", "forged"])
+@pytest.mark.parametrize("mark", ["--assume-unchanged", "--skip-worktree", "forged", "core.ignoreStat"])
 def test_what_git_is_told_not_to_look_at_is_not_committed_either(
     services: Services, worktree: Worktree, tmp_path: Path, mark: str
 ) -> None:
@@ -586,7 +586,8 @@ def test_what_git_is_told_not_to_look_at_is_not_committed_either(
     if mark == "forged":
         forged(Path(worktree.path), "a.txt", "hidden\n")
     else:
-        git(worktree.path, "update-index", mark, "a.txt")
+        told = ("config", mark, "true") if mark == "core.ignoreStat" else ("update-index", mark, "a.txt")
+        git(worktree.path, *told)
         Path(worktree.path, "a.txt").write_text("hidden\n")
     with pytest.raises(NotCommitted, match=r"a\.txt"):
         says_done(services, task, tmp_path)

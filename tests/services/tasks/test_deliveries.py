@@ -316,10 +316,11 @@ class TestReviews:
             assert (work["action"], work["rejected"]) == ("work", {"by": "admin", "reason": "no tests"})
         assert told(services, "worker-a") == []
 
-    def test_an_unread_rejection_outlives_a_report_whose_checks_fail(
-        self, services: Services, admin: Agent, worker_a: Agent
+    @pytest.mark.parametrize("check", ["test ! -e broken", "true"])
+    def test_an_unread_rejection_outlives_another_report(
+        self, services: Services, admin: Agent, worker_a: Agent, check: str
     ) -> None:
-        services.workspace.settings_path.write_text("checks: {tests: 'test ! -e broken'}\n")
+        services.workspace.settings_path.write_text(f"checks: {{tests: '{check}'}}\n")
         services.approvals.approve()
         task = moved(services, new(services, done_when=("tests", "review")), "in_progress")
         services.deliveries.set_status(worker_a, task.id, "done")
@@ -328,7 +329,11 @@ class TestReviews:
         services.deliveries.deliver(worker_a, task.id, "again")
         services.derived_notices.end(worker_a.id)  # what any call or process does while the checks run
         services.deliveries.examine(task.id, services.root, lambda: False)
+        services.derived_notices.end(worker_a.id)
         assert ("review_rejected", "no tests") in told(services, "worker-a")
+        services.task_changes.set_status(admin, task.id, "cancelled")
+        services.derived_notices.end(worker_a.id)
+        assert ("review_rejected", "no tests") not in told(services, "worker-a")
 
     @pytest.mark.parametrize("agent_id", ["worker-a", "worker-b"])
     def test_nobody_else_decides(self, services: Services, delivered: Task, agent_id: str) -> None:
