@@ -100,7 +100,7 @@ def test_the_bare_command_says_states_in_the_language_and_no_label_without_its_v
 
 def test_a_checklist_has_boxes_and_a_long_title_is_whole(busy: Path, ask: Ask) -> None:
     words = "Before.\n- [ ] open [red]\x1b[31m\n  * [x] done\n- [ ]not an item\n```\n- [ ] code\n```\n"
-    words += "mark " + 8 * "\u202e" + " zero " + 10 * "\u200b" + " and more words that follow"
+    words += "mark " + 8 * "\u202e" + " zero " + 10 * "\u200b" + " and more words 1234567 that follow"
     task = ask("task", "add", TITLE, "--description", words)["task_id"]
     services = open_session(busy.parent, busy.name)
     listed = ({"text": "first [bold]", "completed": True}, {"text": "second\x1b[2J", "completed": False})
