@@ -119,6 +119,9 @@ class Host(threading.Thread):
         if self.random.random() < 0.3 and life.ends_by_signal:
             life.kill(signal.SIGTERM)
         life.end()
+        if life.gave_up_closing:
+            self.ledger.killed.add(life.pid)
+            self.ledger.count("ends that took too long")
         if life.pid in self.ledger.killed:  # the killer was faster than the end
             self.ledger.may_return(self.agent_id, self._unconfirmed)
         self.ledger.count("regular ends")

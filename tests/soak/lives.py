@@ -51,6 +51,8 @@ class Life:
 
     pid: int
     ends_by_signal = False
+    gave_up_closing = False
+    """Whether it ended as a server does whose session could not be closed in time, which is by design like a kill."""
 
     def __init__(self, reading: int, write: Callable[[bytes], Any], close: Callable[[], Any]) -> None:
         self._reading = reading
@@ -166,7 +168,7 @@ class Served(Life):
         return _reply(self._request("tools/call", name=tool, arguments=arguments)["result"])
 
     def gone(self) -> None:
-        self._process.wait(PATIENCE_SECONDS)
+        self.gave_up_closing = self._process.wait(PATIENCE_SECONDS) == 1
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 pipe.close()  # type: ignore[union-attr]
