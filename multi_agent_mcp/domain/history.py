@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from multi_agent_mcp.domain.entity import EPOCH
@@ -87,6 +88,10 @@ class History(Sequence[Line]):
         newest = self.newest[: max(number - self.earlier, 0)]
         return History(newest, min(number, self.earlier), standing, self._older)
 
+    def since(self, number: int) -> Sequence[Line]:
+        """The lines from the one with this number on, oldest first."""
+        return self.newest[number - self.earlier :] if number >= self.earlier else tuple(islice(self, number, None))
+
     def at_hand(self) -> Iterator[tuple[int, Line]]:
         """The lines in memory, `newest` and `standing`, newest first, with their numbers."""
         yield from reversed(list(enumerate(self.newest, self.earlier)))
@@ -158,6 +163,8 @@ class Change:
     question_id: str | None = None
     proof: Mapping[str, Any] | None = None
     """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
+    written_at: str | None = None
+    """When the report was written whose message makes the change."""
     head: str | None = None
     """Where work begins: the commit that the assignee's worktree is at."""
 
@@ -187,6 +194,7 @@ class Change:
             "intent_id": self.intent_id,
             QUESTION: self.question_id,
             "proof": self.proof,
+            "written_at": self.written_at,
             HEAD: self.head,
         }
         return {**{key: value for key, value in facts.items() if value is not None}, **changed}

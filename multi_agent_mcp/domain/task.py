@@ -36,6 +36,8 @@ _STATUS_RANKS = {
 }
 REFUSED = "refused"
 """The key of a history entry that holds the reason why a report was not applied."""
+SUPERSEDED = "report_superseded"
+"""The reason why a report was not applied that is older than what was done with the task since."""
 PROOF = "proof"
 """The key of a history entry that holds why a task with conditions became done."""
 BROUGHT_BY = "brought_by"
@@ -220,12 +222,18 @@ class Task(Identified):
         """The task with a line in its history, once, about a report that could not be applied."""
         if change.message_id is not None and self.history.naming("message_id", change.message_id):
             return self
-        reported_at = self.reported_at if message_type == "task_progress" else None  # the end is still to be read
+        is_kept = why == SUPERSEDED or message_type == "task_progress"  # a report of the end is still to be read
+        reported_at = self.reported_at if is_kept else None
         return replace(self, reported_at=reported_at).recorded(change, report=message_type, **{REFUSED: why})
 
     def has_taken(self, intent_id: str | None) -> bool:
         """Whether that intent was already applied to this task."""
         return intent_id is not None and bool(self.history.naming("intent_id", intent_id))
+
+    def history_at(self, intent_id: str) -> History:
+        """The history as far as the line with which that intent was applied."""
+        lines = (number for number, line in self.history.at_hand() if line.get("intent_id") == intent_id)
+        return self.history.before(next(lines, len(self.history)) + 1)
 
     def recorded(self, change: Change, **changed: Any) -> Task:
         """The task with a further line in its history."""
@@ -502,10 +510,18 @@ class Task(Identified):
 
     @property
     def reopened(self) -> int:
-        """How often the task left `blocked` or `done`, or a report was not applied; after each, its end is reported
-        again."""
-        lines = self.history.having("status", REFUSED)
-        return sum(old_value(entry, "status") in ("blocked", "done") or REFUSED in entry for entry in lines)
+        """How often the task was taken up again or changed hands, or a report was not applied; after each, its end is
+        reported again."""
+        return sum(map(_reopens, self.history.having("status", "assignee_id", REFUSED)))
+
+
+def _reopens(line: Line) -> bool:
+    """Whether the end of a task is reported again after this change: it left `blocked` or `done`, was put back or
+    rejected, changed hands, or a report was not applied."""
+    before, after = old_value(line, "status"), new_value(line, "status")
+    if before in ("blocked", "done") or (before, after) in {("in_progress", "todo"), ("review", "in_progress")}:
+        return True
+    return line.get(REFUSED, SUPERSEDED) != SUPERSEDED or ("assignee_id" in line and "status" not in line)
 
 
 def require_no_cycle(dependencies: Mapping[str, Sequence[str]]) -> None:

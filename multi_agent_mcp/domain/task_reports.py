@@ -6,13 +6,18 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from multi_agent_mcp.domain.history import Change
-from multi_agent_mcp.domain.task import Task
+from multi_agent_mcp.domain.history import Change, Line, new_value
+from multi_agent_mcp.domain.task import SUPERSEDED, WITH_ASSIGNEE, Task
+from multi_agent_mcp.domain.times import parse_time
+from multi_agent_mcp.errors import InvalidStatusTransition
 
 _ASKED = re.compile(r"^[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+\[[ xX]\][ \t]+(\S.*)$", re.MULTILINE)
 """An item of a task list (GitHub Flavored Markdown, Task list items)."""
+
+LINES = "history_lines"
+"""The key of a report's metadata that holds how many lines the task's history had when it was written."""
 
 
 def compare(description: str, reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -74,21 +79,75 @@ def _ended_before(task: Task, change: Change, result: str, summary: str | None, 
     return replace(noted, completion_result=result, completion_summary=summary, next_steps=next_steps)
 
 
+class Written(NamedTuple):
+    """When a report was written: by its sender's clock, and by the number of `lines` that the task's history had, which
+    no clock and no other machine disturbs; None if the message does not say (by hand, of an earlier version)."""
+
+    at: datetime
+    lines: int | None = None
+
+    def since(self, task: Task, now: datetime) -> Iterable[Line]:
+        """The changes of the task since. Without `lines` those that say that they are later, but not yet to come: a
+        clock was set back."""
+        if self.lines is not None:
+            return task.history.since(self.lines)
+        lines = (line for _, line in task.history.at_hand())
+        return [line for line in lines if (at := parse_time(line.get("at"))) is not None and self.at < at <= now]
+
+    def is_followed_by(self, line: Line) -> bool:
+        """Whether the line is the effect of a report of the same agent that was written later."""
+        at = parse_time(line.get("written_at"))
+        return at is not None and at > self.at
+
+    def is_before_status(self, task: Task, now: datetime) -> bool:
+        """Whether the task has got its status since."""
+        if self.lines is not None:
+            return any("status" in line for line in self.since(task, now))
+        changed_at = task.status_changed_at or self.at
+        set_back = changed_at > now  # the clock was set back; a task in `todo` may begin nevertheless
+        return self.at < changed_at and not (set_back and task.status == "todo")
+
+    def is_before_end(self, task: Task, now: datetime) -> bool:
+        """Whether the end of the task was reported since, and is still to be read."""
+        if task.reported_at is None or self.lines is None:
+            return task.reported_at is not None and self.at <= task.reported_at
+        return any("reported" in line for line in self.since(task, now))
+
+
+def require_current(task: Task, written: Written, now: datetime, *, of_end: bool) -> None:
+    """Raises `InvalidStatusTransition` for a report that says nothing any more of what the task is now: since it was
+    written, the task has changed hands, or a later report has taken effect; one of the end, too, if the task was put
+    back or taken up again. A block or a cancellation leaves it true that the work is over."""
+    for line in written.since(task, now):
+        is_later = _is_later_end(line, written) if of_end else "progress" in line and written.is_followed_by(line)
+        if is_later or ("message_id" not in line and _changes_hands(line, of_end=of_end)):
+            facts = {"by": line.get("by", "-"), "at": str(line.get("at", "-")), "status": task.status}
+            raise InvalidStatusTransition(SUPERSEDED, task_id=task.id, **facts)
+
+
+def _changes_hands(line: Line, *, of_end: bool) -> bool:
+    if "assignee_id" in line:
+        return "status" not in line  # else it was made by this change
+    return of_end and new_value(line, "status") in {"backlog", *WITH_ASSIGNEE}
+
+
+def _is_later_end(line: Line, written: Written) -> bool:
+    return written.is_followed_by(line) and (new_value(line, "status") == "blocked" or "completion_result" in line)
+
+
 def progressed(
     task: Task,
     change: Change,
     progress: int | None,
     checklist: tuple[Mapping[str, Any], ...] | None,
-    written_at: datetime,
+    written: Written,
 ) -> Task:
     """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
     begun. A report written before the task was blocked does not reopen it: that would undo the interrupt. One written
     before the end was reported leaves it ended: else the task would be handed out again until that is read, too."""
-    changed_at = task.status_changed_at or written_at
-    set_back = changed_at > change.at  # the clock was set back; a task in `todo` may begin nevertheless
-    begun = written_at >= changed_at or (set_back and task.status == "todo")
-    moved = task.move_to("in_progress", change) if begun and task.status in ("todo", "blocked") else task
-    has_ended = task.reported_at is not None and written_at <= task.reported_at
+    begins = task.status in ("todo", "blocked") and not written.is_before_status(task, change.at)
+    moved = task.move_to("in_progress", change) if begins else task
+    has_ended = written.is_before_end(task, change.at)
     taken = replace(
         moved,
         reported_at=task.reported_at if has_ended else moved.reported_at,

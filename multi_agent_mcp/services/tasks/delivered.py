@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +68,7 @@ class DeliveredWork:
         """Whether the task still delivers this: not if it was cancelled, given to another agent, or given back."""
         if task.status == "cancelled" or task.assignee_id != self.agent_id:
             return False
-        later = () if self.number is None else islice(task.history, self.number, None)
+        later = () if self.number is None else task.history.since(self.number)
         return not any(_drops(line, self.agent_id) for line in later)
 
 

@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import Agent, report_recipient
 from multi_agent_mcp.domain.entity import entity_id
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
+from multi_agent_mcp.domain.task_reports import LINES
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 from multi_agent_mcp.services.validation import Draft, require_text
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.history import History
     from multi_agent_mcp.services.mail import Messages, Sent
     from multi_agent_mcp.services.tasks.delivered import DeliveryRecords
     from multi_agent_mcp.services.team.agents import Agents
@@ -49,7 +51,7 @@ class TaskReports(Service):
         if progress is not None and not 0 <= progress <= 100:
             raise InvalidArguments("not_percent", progress=progress)
         current = task.progress if progress is None else progress
-        metadata: dict[str, Any] = {"task_id": task.id}
+        metadata: dict[str, Any] = {"task_id": task.id, LINES: len(task.history)}
         if progress is not None:  # else it may be behind what an unread report says
             metadata["progress"] = progress
         if checklist is not None:
@@ -59,14 +61,24 @@ class TaskReports(Service):
         return task, current
 
     def report_completion(
-        self, reporter: Agent, task_id: str, status: str, message: str, summary: str | None = None
+        self,
+        reporter: Agent,
+        task_id: str,
+        status: str,
+        message: str,
+        summary: str | None = None,
+        *,
+        before: History | None = None,
     ) -> tuple[Task, Sent]:
-        """Sends `task_complete` or `task_failed` to the reporter's Admin; no further `send_message` is needed."""
+        """Sends `task_complete` or `task_failed` to the reporter's Admin; no further `send_message` is needed. `before`
+        is the task's history when it was decided to report that, if that was not just now."""
         task = self._reportable(reporter, task_id)
+        known = task if before is None else replace(task, history=before)
         require_text("summary", summary)
         failed = status != "completed"
         self.delivered(task, summary or message, failed=failed)
-        return task, self._report_end(reporter, task, message, failed=failed, status=status, summary=summary)
+        facts = {"status": status, "summary": summary, LINES: len(known.history)}
+        return task, self._report_end(reporter, known, message, failed=failed, **facts)
 
     def require_reportable(self, reporter: Agent, task_id: str, message: str, summary: str | None) -> Task:
         """The task whose end may be reported. Raises as `report_completion`."""
@@ -114,7 +126,9 @@ class TaskReports(Service):
         key = _end_key(task)
         return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
 
-    def _report_end(self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | None) -> Sent:
+    def _report_end(
+        self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | int | None
+    ) -> Sent:
         """Sends the message about the end of work, once: both ways of reporting use the same idempotency key. It says
         how much is known of a task that was done when it was sent."""
         metadata: dict[str, Any] = {"task_id": task.id}

@@ -246,10 +246,9 @@ class NextAction(Service):
         self.task_changes.derived.end(change.by, about={task.id})
         if task.final:  # the report was read, and another process finishes what its sender left
             return task, None
-        reporter = self.task_changes.agents.get(change.by)
-        task, sent = self.task_reports.report_completion(
-            reporter, task.id, operation.status, operation.message, operation.summary
-        )
+        reporter, said = self.task_changes.agents.get(change.by), (operation.status, operation.message)
+        before = task.history_at(run.intent_id)
+        task, sent = self.task_reports.report_completion(reporter, task.id, *said, operation.summary, before=before)
         return task, sent.message_id
 
     def apply_completion(self, operation: ReportCompleted, run: Run) -> Task:

@@ -17,8 +17,17 @@ from multi_agent_mcp.domain.entity import age, entity_id
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item
-from multi_agent_mcp.domain.task_reports import progressed, reported
-from multi_agent_mcp.errors import InvalidId, InvalidStatusTransition, MessageNotFound, NotProven, Refusal, TaskNotFound
+from multi_agent_mcp.domain.task_reports import LINES, Written, progressed, reported, require_current
+from multi_agent_mcp.domain.times import format_time
+from multi_agent_mcp.errors import (
+    InvalidId,
+    InvalidStatusTransition,
+    MessageNotFound,
+    NotProven,
+    Refusal,
+    StorageError,
+    TaskNotFound,
+)
 from multi_agent_mcp.services.answer_budget import UNLIMITED, AnswerBudget, Slice, cut, pack
 from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.session import Service
@@ -62,7 +71,8 @@ class Query:
 @dataclass(frozen=True, kw_only=True)
 class ReadBatch:
     """The messages chosen for one answer at the time `at`: the `slices`, the names of the files that were `unread`
-    before it, and whether there are `more` messages than fit."""
+    before it, and whether there are `more` messages than fit. The messages with the ids `kept` stay unread: what they
+    report cannot be written now."""
 
     reader: Agent
     query: Query
@@ -71,6 +81,7 @@ class ReadBatch:
     slices: Sequence[Slice]
     more: bool
     at: datetime
+    kept: Collection[str] = ()
 
     @property
     def names(self) -> list[str]:
@@ -101,7 +112,8 @@ class ReadBatch:
 
     def _is_fresh(self, item: Slice) -> bool:
         """Whether this reading marks the message read. Files that somebody put unread into an archive stay unread."""
-        return self.query.mark_as_read and item.path.parent == self.mailbox and item.path.name in self.unread
+        is_unread = item.path.parent == self.mailbox and item.path.name in self.unread
+        return self.query.mark_as_read and is_unread and item.message.id not in self.kept
 
 
 @dataclass(eq=False)
@@ -134,7 +146,7 @@ class Reading(Service):
 
     def read(self, agent: Agent, query: Query, lease: Lease | None = None) -> dict[str, Any]:
         """Returns messages and marks them read, in this order: reports are applied, the files are leased, `read_at` is
-        written. A failure before that leaves everything unread.
+        written. A failure before that leaves everything unread; so does one of the hub a report.
 
         Raises `PollingBlocked` for a waiting Owner who polls, `MessageNotFound` for an unknown id.
         """
@@ -144,7 +156,7 @@ class Reading(Service):
         if batch is None or batch.names:
             with self.workspace.locks.held(self.workspace.mailbox(agent.id).lock):
                 batch = batch or self.select(agent, query)
-                refused = self._mark(batch, lease)
+                batch, refused = self._mark(batch, lease)
         dashboard_updated = bool(batch.reports) and self.reports.follow_up(batch.reports)
         return self._answer(batch, dashboard_updated=dashboard_updated) | self._not_followed(refused)
 
@@ -183,7 +195,7 @@ class Reading(Service):
         if not batch.names:
             return {}  # without the lock, so that read-only directories can be viewed
         with self.workspace.locks.held(self.workspace.mailbox(batch.reader.id).lock):
-            refused = self._mark(batch, None)
+            batch, refused = self._mark(batch, None)
         if batch.reports:
             self.reports.follow_up(batch.reports)
         return self._not_followed(refused)
@@ -235,15 +247,16 @@ class Reading(Service):
             raise MessageNotFound(message_id=named)
         return found
 
-    def _mark(self, batch: ReadBatch, lease: Lease | None) -> dict[str, Refusal]:
+    def _mark(self, batch: ReadBatch, lease: Lease | None) -> tuple[ReadBatch, dict[str, Refusal]]:
         """Marks the batch read, after its reports were applied, its files leased and an Owner's wait released: a reader
-        that dies midway may get the answer again, but never waits for one that it already got. Returns the reports that
-        were not applied."""
+        that dies midway may get the answer again, but never waits for one that it already got. Returns the batch as it
+        was marked, and the reports that were not applied."""
+        refused = self.reports.apply(batch.reports) if batch.reports else {}
+        batch = replace(batch, kept={key for key, why in refused.items() if isinstance(why, StorageError)})
         believed, names = batch.believed, batch.names
         if not names:
-            return {}
+            return batch, refused
         mailbox = self.workspace.mailbox(batch.reader.id)
-        refused = self.reports.apply(batch.reports) if batch.reports else {}
         self.conversations.mark_seen(batch.reader, believed)
         if lease is not None:
             lease(tuple(mailbox.reference(name, batch.at) for name in names))
@@ -256,7 +269,7 @@ class Reading(Service):
             mailbox.read(names, batch.at, seen)
         read = (item.message for item in batch.slices if item.path.name in names)
         self.contributions.tell("marked_read", read, batch.at)
-        return refused
+        return batch, refused
 
     def _not_followed(self, refused: Mapping[str, Refusal]) -> dict[str, Any]:
         """The answer's fields about reports that could not be applied to their tasks: the first ones, with short
@@ -299,9 +312,12 @@ class Reports(Service):
         """
         refused: dict[str, Refusal] = {}
         for message in sorted(reports, key=age):
+            if "result" in message.metadata:
+                continue  # `report_completed` has changed the task itself
             try:
                 self.workspace.tasks.update(_task_id(message), self._change(message, refused))
             except Refusal as refusal:
+                refused[message.id] = refusal
                 logger.warning("report %s was not applied: %s", message.id, _in_words(refusal))
         return refused
 
@@ -314,11 +330,12 @@ class Reports(Service):
         return self.dashboard.update()
 
     def _change(self, message: Message, refused: dict[str, Refusal]) -> Callable[[Task], Task]:
-        change = Change(by=message.sender_id, at=self.clock(), message_id=message.id)
+        written_at = format_time(message.created_at)
+        change = Change(by=message.sender_id, at=self.clock(), message_id=message.id, written_at=written_at)
 
         def apply(task: Task) -> Task:
-            if task.final or task.has_applied(message.id) or "result" in message.metadata:
-                return task  # `report_completed` has changed the task itself
+            if task.final or task.has_applied(message.id):
+                return task
             task.require_assignee(message.sender_id)
             try:
                 return self._followed(task, message, change)
@@ -331,7 +348,9 @@ class Reports(Service):
     def _followed(self, task: Task, message: Message, change: Change) -> Task:
         """The task after the report. A report that starts a task needs what any start needs: it cannot bypass an
         approval or a dependency. Raises `InvalidStatusTransition`."""
-        outcome = _outcome(task, message, change)
+        written = Written(message.created_at, _lines(message))
+        require_current(task, written, change.at, of_end=message.message_type != "task_progress")
+        outcome = _outcome(task, message, change, written)
         begins = task.status != "in_progress" and outcome.status != task.status
         if begins or task.approval_status != "approved":
             require_startable(self.workspace, task)
@@ -348,10 +367,10 @@ def _in_words(refusal: Refusal) -> str:
     return catalogue("en").sentence(refusal)
 
 
-def _outcome(task: Task, message: Message, change: Change) -> Task:
+def _outcome(task: Task, message: Message, change: Change, written: Written) -> Task:
     """The task with the report's progress or result."""
     if message.message_type == "task_progress":
-        return progressed(task, change, _progress(message), _checklist(message), message.created_at)
+        return progressed(task, change, _progress(message), _checklist(message), written)
     summary = message.metadata.get("summary") or message.content
     failed = message.message_type == "task_failed"
     reason = message.content if failed else None
@@ -361,6 +380,11 @@ def _outcome(task: Task, message: Message, change: Change) -> Task:
 def _progress(message: Message) -> int | None:
     value = message.metadata.get("progress")
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 else None
+
+
+def _lines(message: Message) -> int | None:
+    value = message.metadata.get(LINES)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _checklist(message: Message) -> tuple[Mapping[str, object], ...] | None:
