@@ -49,7 +49,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Lets what docs/ links to beside itself be found."""
-    return markdown.replace("](../examples/", "](examples/") if page.file.generated_by is None else markdown
+    if page.file.generated_by is None:
+        here = posixpath.dirname(page.file.src_uri)
+        top = posixpath.relpath(".", posixpath.join("docs", here))
+        for source, place in COPIED.items():
+            markdown = markdown.replace(f"]({top}/{source}", f"]({posixpath.relpath(place, here)}")
+    return markdown
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
