@@ -100,10 +100,17 @@ def _reduced(command: click.Command, path: str, features: Features) -> click.Com
     if without := [parameter.name for parameter in command.params if parameter.name in lacks]:
         reduced.callback = partial(_callback(command), **dict.fromkeys(map(str, without)))
     reduced.help = features.said(path, command.help or "") or None
+    reduced.short_help = _first_sentence(reduced.help or "")
     if isinstance(reduced, click.Group):
         below = {name: found for name, found in reduced.commands.items() if name not in lacks}
         reduced.commands = {name: _reduced(found, f"{path} {name}", features) for name, found in below.items()}
     return reduced
+
+
+def _first_sentence(text: str) -> str | None:
+    """What a list of commands says of one: click cuts what is longer than a line, where this one is wrapped."""
+    first = " ".join(text.partition("\n\n")[0].split())
+    return first[: first.find(". ") + 1] or first or None
 
 
 def _callback(command: click.Command) -> Callable[..., Any]:
@@ -117,10 +124,11 @@ def _show_completion(context: click.Context, _: click.Parameter, shell: str | No
 
     from multi_agent_mcp.cli.context import WRONG_USE, refuse
 
-    kind = get_completion_class(shell or login_shell())
+    name = shell or login_shell()
+    kind = get_completion_class(name)
     if kind is None:
         wrong = InvalidArguments(
-            "no_such_choice", name="--show-completion", value=repr(shell), allowed="bash, zsh, fish"
+            "no_such_choice", name="--show-completion", value=repr(name), allowed="bash, zsh, fish"
         )
         refuse(wrong, code=WRONG_USE)
     click.echo(kind(app, {}, PROGRAM, f"_{PROGRAM}_COMPLETE".replace("-", "_").upper()).source())

@@ -151,7 +151,7 @@ class Decided:
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
-    `instructions`: the files of the project to which our block was added, or from which it was taken."""
+    `instructions`: the files of the project to which our block was added, or from which it was `taken_out`."""
 
     place: TeamPaths
     new_team: bool
@@ -163,6 +163,7 @@ class Made:
     features: Features
     decided: Decided
     instructions: tuple[Path, ...] = ()
+    taken_out: bool = False
 
     @property
     def path(self) -> Path:
@@ -195,7 +196,7 @@ class Made:
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
         for file in self.instructions:
-            yield texts("init.instructions", path=file)
+            yield texts("init.instructions_out" if self.taken_out else "init.instructions", path=file)
         yield from self.decided.lines(self.features, texts)
         if self.first is not None or self.new_team or update.added:
             yield from self._next_steps({agent.command for agent in self.agents.values() if agent.command})
@@ -220,7 +221,7 @@ class Made:
         if self.first is not None:
             yield self.texts("init.first", command=self.first)
         is_only_one = len(session_names(self.place.root)) == 1
-        if is_only_one and any("{examples}" in command for command in commands):
+        if self.new_team and is_only_one and any("{examples}" in command for command in commands):
             yield self.texts("init.next_scripted")
         elif commands:
             yield self.texts("init.next", option="" if is_only_one else f" --session {self.session}")
@@ -278,7 +279,7 @@ def init(
             asks = not as_json and sys.stdin.isatty() and is_terminal()
             consent: Consent = "yes" if yes else "asked" if asks else "script"
             made = _init(team, root, session, language, NewTeam(**new), consent)
-            made = replace(made, instructions=_instructed(made, wanted=agents_md))
+            made = replace(made, instructions=_instructed(made, wanted=agents_md), taken_out=agents_md is False)
     except Refusal as refusal:
         refuse(refusal, as_json=as_json)
     print_answer(made.as_answer(), made.lines(), as_json=as_json)

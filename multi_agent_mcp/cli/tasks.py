@@ -65,7 +65,7 @@ DONE_WHEN = click.option(
 
 @click.group()
 def task() -> None:
-    """Tasks: add, list, show, diff, move, assign, approve, reject, verify."""
+    """Tasks: add, list, show, diff, status, assign, approve, reject, verify."""
 
 
 task.add_command(diff)

@@ -38,8 +38,8 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
 
     \b
     main: Owner → Admin → two Workers and back, each waiting for the [IPC] line in its pane.
-    interrupt: the Owner blocks a running task and the agent stops (UC010).
-    shiritori: a task session has its chat session play six rounds with another agent (UC020).
+    interrupt: the Owner blocks a running task and the agent stops.
+    shiritori: a task session has its chat session play six rounds with another agent.
     proven: a worker says "done" with a failing test, learns why, mends it, and is reviewed.
     gate: a worker edits the check that judges it; its delivery waits until the Owner has looked.
     question: a worker asks, parks its task, does another; the Owner answers in the console, and it goes on.
@@ -73,6 +73,8 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
                 if missing or directory or keep:
                     print_line(texts("demo.kept", path=stage.services.path))
                     print_line(texts("demo.drawn", path=_draw(stage, place / "timeline.svg")))
+                else:
+                    print_line(texts("demo.removed", path=place))
                 _judge(texts, missing, stage.screens)
     except Refusal as refusal:
         refuse(refusal)

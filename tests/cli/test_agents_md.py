@@ -70,6 +70,15 @@ def test_a_file_that_holds_nothing_else_goes_again_and_init_alone_makes_none(ask
     assert not (project / "AGENTS.md").exists()
 
 
+def test_it_says_whether_the_block_was_written_or_taken_out(run: Run, project: Path) -> None:
+    run("init")
+    file = project / "AGENTS.md"
+    assert f"{file}: says now what agents have to know" in run("init", "--agents-md").stdout
+    taken = run("init", "--no-agents-md").stdout
+    assert f"{file}: what it said of the team was taken out" in taken
+    assert "--no-agents-md" not in taken
+
+
 def test_claude_code_gets_it_once(ask: Ask, project: Path) -> None:
     claude = project / "CLAUDE.md"
     claude.write_bytes(b"Mine.\n")

@@ -155,4 +155,6 @@ def test_completion_is_printed_for_a_shell(run: Run, shell: str, monkeypatch: py
     assert asked.exit_code == 0
     assert "_MULTI_AGENT_MCP_COMPLETE" in asked.stdout
     assert run("--show-completion", shell).stdout == asked.stdout
-    assert run("--show-completion", "tcsh").exit_code == 2
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    for refused in (run("--show-completion", "tcsh"), run("--show-completion")):
+        assert (refused.exit_code, "'tcsh'" in refused.stderr) == (2, True)

@@ -111,6 +111,12 @@ def test_scripted_agents_need_no_host(run: Run, offer: Offer, project: Path) -> 
         assert (Path(__file__).parents[2] / "examples" / "agents" / script).is_file()
 
 
+def test_the_team_of_a_scene_is_not_said_to_do_the_job_of_the_demo(run: Run, offer: Offer, project: Path) -> None:
+    offer()
+    gate = Path(__file__).parents[2] / "examples" / "gate.yaml"
+    assert run("init", "--team", str(gate), "--root", str(project / ".multi-agent-mcp")).stdout.endswith(" up\n")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,6 +61,14 @@ def test_every_command_has_a_help(run: Run, name: str) -> None:
     shown = run(*name.split(), "--help")
     assert shown.exit_code == 0
     assert shown.stdout.startswith(f"Usage: multi-agent-mcp {name}")
+
+
+@pytest.mark.parametrize("name", ["agent", "task", "workspace"])
+def test_the_list_of_commands_below_one_says_whole_sentences(run: Run, name: str) -> None:
+    shown = run(name, "--help").stdout.partition("Commands:\n")[2]
+    assert "..." not in shown
+    first = [" ".join(item.split()) for item in re.split(r"\n  (?=\S)", shown)]
+    assert [line for line in first if not line.endswith(".")] == []
 
 
 def test_the_root_and_the_session_are_found_by_options_from_anywhere(
