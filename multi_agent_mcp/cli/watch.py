@@ -10,7 +10,7 @@ import termios
 import threading
 import time
 import tty
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -166,24 +166,29 @@ def agent(seen: AgentRow, now: datetime, texts: Texts) -> Row:
     )
 
 
-def state(seen: AgentRow, now: datetime, texts: Texts) -> str:
+def state(seen: AgentRow, now: datetime, texts: Texts) -> Styled:
     """Returns an agent's state: away with its machine, interrupted, paused, stuck (with the cause), limited (until
     when), waiting, alive (with the time since its last activity), or without a server."""
+    name, more = _state(seen, now, texts)
+    return Styled(texts(f"watch.{name}") + more, STATES.get(name, ""))
+
+
+def _state(seen: AgentRow, now: datetime, texts: Texts) -> tuple[str, str]:
+    """The name of an agent's state, and what is said with it."""
     if seen.away:
-        return texts("watch.away")
+        return "away", ""
     if seen.interrupts:
-        return texts("watch.interrupted")
+        return "interrupted", ""
     if seen.pause:
-        return texts("watch.paused")
+        return "paused", ""
     if seen.stuck:
-        return f"{texts('watch.stuck')}: {words_of_code('watch.stuck', seen.stuck.cause, texts)}"
+        return "stuck", f": {words_of_code('watch.stuck', seen.stuck.cause, texts)}"
     if seen.limit:
         until = local_words(seen.limit.until, now, texts) if seen.limit.until else seen.limit.until_said
-        return f"{texts('watch.limited')}: {until}"
-    if not seen.alive:
-        return texts("watch.waiting" if seen.waiting_for else "watch.off")
-    alive = texts("watch.alive")
-    return f"{alive} {ago(seen.active_at, now, texts)}" if seen.active_at else alive
+        return "limited", f": {until}"
+    if seen.alive:
+        return "alive", f" {ago(seen.active_at, now, texts)}" if seen.active_at else ""
+    return "waiting" if seen.waiting_for else "off", ""
 
 
 def task(found: Task, now: datetime, texts: Texts) -> Row:
@@ -250,19 +255,6 @@ STATES = {
     "limited": "yellow",
 }
 """The style of an agent's state, whose text is `watch.{name}` in the catalogue."""
-STYLES = {
-    "in_progress": "cyan",
-    "blocked": "bold red",
-    "review": "magenta",
-    "todo": "",
-    "backlog": "dim",
-    "read": "green",
-    "submitted": "cyan",
-    "rung": "cyan",
-    "stored": "yellow",
-}
-"""The style of other cells by their first word, which is a code."""
-STYLED = {"state", "task"}
 MOST = 3  # times as many lines for what waits as for another table
 FRAME = 2  # the first line and the last one
 LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
@@ -316,25 +308,17 @@ def _table(texts: Texts, title: str, head: Row, rows: list[Row], lines: int) -> 
         )
     fits = len(rows) <= lines
     shown = rows if fits else rows[: max(lines - 1, 0)]
-    styles = cell_styles(texts)
     for row in shown:
-        found.add_row(*(styled_cell(name, cell, styles) for name, cell in zip(head, row, strict=True)))
+        found.add_row(*map(styled_cell, row))
     if not fits and lines:
         more = texts("watch.more", count=len(rows) - len(shown))
         found.add_row(*(Text(more if index == 0 else "", style="dim") for index in range(len(head))))
     return found
 
 
-def cell_styles(texts: Texts) -> dict[str, str]:
-    """The styles of cells by their first words, for `styled_cell`."""
-    return STYLES | {texts(f"watch.{name}"): style for name, style in STATES.items()}
-
-
-def styled_cell(name: str, cell: str, styles: Mapping[str, str]) -> Text:
+def styled_cell(cell: str) -> Text:
     """Returns a cell as `Text`, not markup, so that `[red]` in an agent's text is shown literally."""
-    word = cell.split(maxsplit=1)[0].rstrip(":") if name in STYLED and cell.strip() else ""
-    style = cell.style if isinstance(cell, Styled) else styles.get(word, "")
-    return Text(cell, style=style, no_wrap=True, overflow="ellipsis")
+    return _line(cell, cell.style if isinstance(cell, Styled) else "")
 
 
 def _line(text: str, style: str) -> Text:

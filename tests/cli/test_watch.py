@@ -11,7 +11,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from multi_agent_mcp.cli.rendering import ago
+from multi_agent_mcp.cli.rendering import Styled, ago
+from multi_agent_mcp.cli.screen.listings import row_text
 from multi_agent_mcp.cli.watch import Part, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
 from multi_agent_mcp.domain.history import Change
@@ -164,6 +165,14 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
         "2 h",
     ]
     assert [meter(progress) for progress in (-5, 50, 1_000)] == ["░░░░░░   0%", "███░░░  50%", "██████ 100%"]
+
+
+def test_a_row_of_the_screen_keeps_the_styles_of_its_cells() -> None:
+    line = row_text((state(agent(interrupts=1), NOW, ENGLISH), Styled("進行中", "cyan"), "plain"), [12, 8, 6])
+    assert {(line.plain[span.start : span.end].strip(), span.style) for span in line.spans} == {
+        ("interrupted", "bold red"),
+        ("進行中", "cyan"),
+    }
 
 
 def test_it_shows_who_edited_what_and_marks_what_several_edit() -> None:

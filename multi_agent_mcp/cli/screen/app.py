@@ -122,7 +122,6 @@ class WatchScreen(App[None]):
         self._narrowed: tuple[Listing, str, Listing] | None = None
         self._drawn: object = None
         self._is_output = False
-        self._styles = watch.cell_styles(self.texts)
         bodies = (self._follow, self._describe)
         self._threads = [threading.Thread(target=self._attempt, args=(body,), daemon=True) for body in bodies]
 
@@ -271,13 +270,10 @@ class WatchScreen(App[None]):
             self._put("#glance", Text(whole_parts(picture.glance, self.size.width), style="bold cyan"))
             self.screen.set_class(bool(picture.glance), "telling")
             self._put("#lists", self._list_names(picture))
-            head = row_text(tuple(heads), listing.widths(width, heads), listing.columns, {})
+            head = row_text(heads, listing.widths(width, heads))
             head.stylize("dim")
             self._put("#heads", head)
-            rows.fill(
-                len(listing.subjects),
-                lambda at, room: row_text(listing.rows[at], listing.widths(room, heads), listing.columns, self._styles),
-            )
+            rows.fill(len(listing.subjects), lambda at, room: row_text(listing.rows[at], listing.widths(room, heads)))
         place = listing.position(self.chosen)
         rows.choose((rows.cursor or 0) if place is None else place)
         self._choose()

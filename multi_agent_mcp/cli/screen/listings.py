@@ -184,11 +184,12 @@ def _of_the_session(seen: Snapshot, texts: Texts) -> Iterator[Listing]:
     )
 
 
-def row_text(row: Row, widths: Sequence[int], names: Row, styles: Mapping[str, str]) -> Text:
+def row_text(row: Sequence[str], widths: Sequence[int]) -> Text:
     """A row as a line; what is too long ends with an ellipsis."""
     line = Text(no_wrap=True)
-    for name, cell, width in zip(names, row, widths, strict=True):
-        text = watch.styled_cell(name, sanitize(_BLANK.sub(" ", cell)), styles)
+    for cell, width in zip(row, widths, strict=True):
+        text = watch.styled_cell(cell)
+        text.plain = sanitize(_BLANK.sub(" ", cell))
         text.truncate(width, overflow="ellipsis", pad=True)
         line.append_text(text).append(" " * GAP)
     line.right_crop(GAP)
