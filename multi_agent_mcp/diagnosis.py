@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.doorbell.tmux.notifier import TmuxNotifier
     from multi_agent_mcp.host_config import HostConfigurations
-    from multi_agent_mcp.services.background import Progress
+    from multi_agent_mcp.services.background import PartsDone
     from multi_agent_mcp.services.doctor.tree import Finding
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.operations import Operations
@@ -54,7 +54,7 @@ class Diagnosis(Service):
     unchanged: WhileUnchanged
     _demanded: int = field(default=0, init=False)
 
-    def findings(self, progress: Progress | None = None, *, anyway: bool = False) -> list[Finding]:
+    def findings(self, progress: PartsDone | None = None, *, anyway: bool = False) -> list[Finding]:
         """The findings of `doctor`, examined again only when something has changed, after some minutes, or `anyway`: an
         edit in place and a mode(7) show in no directory."""
         self._demanded += anyway

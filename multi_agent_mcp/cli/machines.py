@@ -100,7 +100,7 @@ def share(
     left_out = sharing.reseed(without or "") if reseed else 0
     sharing.start_relay()
     if account is None:  # else nothing is received before the hub knows this machine
-        sharing.wait_until_complete(Arrival(context.texts).told, SHARE_SECONDS)
+        sharing.wait_until_complete(JoinProgress(context.texts).told, SHARE_SECONDS)
     token = str(sharing.invite(replaces=again))
     context.answer(
         {"machine": sharing.membership.machine, "token": token, "account": account, "exports": exports}
@@ -115,7 +115,7 @@ def share(
 def _renew(context: SessionContext, sharing: Sharing) -> None:
     machine = sharing.membership.machine
     sharing.renew()
-    sharing.wait_until_complete(Arrival(context.texts).told, SHARE_SECONDS)
+    sharing.wait_until_complete(JoinProgress(context.texts).told, SHARE_SECONDS)
     context.answer({"machine": machine}, [context.texts("share.renewed", machine=machine)])
 
 
@@ -178,7 +178,7 @@ def join(token: str, name: str | None, adopt: bool, renew: bool, root: str | Non
             sharing.start_relay()
             account = None if parsed.seed else sharing.hub_account
             if account is None:  # else nothing is received before the hub knows this machine
-                sharing.wait_until_complete(Arrival(texts).told)
+                sharing.wait_until_complete(JoinProgress(texts).told)
     except Refusal as refusal:
         refuse(refusal, texts, as_json=as_json)
     facts = {"session": parsed.session, "path": str(sharing.path)}
@@ -214,7 +214,7 @@ def _says_if_joined(sharing: Sharing, token: Token, texts: Texts) -> Iterator[No
         raise
 
 
-class Arrival:
+class JoinProgress:
     """Prints the progress of a machine that receives the hub's values, or what it waits for, on standard error: nothing
     for `QUIET_SECONDS`, then at most every `AGAIN_SECONDS`."""
 

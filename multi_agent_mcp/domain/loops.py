@@ -43,8 +43,8 @@ class Exchange(NamedTuple):
         return self.first, self.second
 
 
-class Part(NamedTuple):
-    """A message as a part of an exchange: what matters for loops. `alone`: it is not a copy of a broadcast."""
+class ExchangeMessage(NamedTuple):
+    """Of a message of an exchange, what matters for loops. `alone`: it is not a copy of a broadcast."""
 
     id: str
     sender_id: str
@@ -53,7 +53,7 @@ class Part(NamedTuple):
     alone: bool
 
     @classmethod
-    def of(cls, message: Message) -> Part:
+    def of(cls, message: Message) -> ExchangeMessage:
         alone = "broadcast_id" not in message.metadata
         return cls(message.id, message.sender_id, message.created_at, Exchange.of(message), alone)
 
@@ -66,7 +66,7 @@ class Loop(NamedTuple):
     at: datetime
 
 
-def loop_in(parts: Sequence[Part], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
+def loop_in(parts: Sequence[ExchangeMessage], changed_at: datetime | None, enough: int = LOOP_MESSAGES) -> Loop | None:
     """The loop in which these parts of one exchange, oldest first, end, or None: `enough` of them to and fro within
     `LOOP_WINDOW`, all after the last change of a task of either agent (`changed_at`)."""
     episode = list(parts)
@@ -82,7 +82,7 @@ def loop_in(parts: Sequence[Part], changed_at: datetime | None, enough: int = LO
     return None
 
 
-def _goes_to_and_fro(parts: Sequence[Part]) -> bool:
+def _goes_to_and_fro(parts: Sequence[ExchangeMessage]) -> bool:
     written = Counter(part.sender_id for part in parts)
     return len(written) > 1 and min(written.values()) >= LOOP_ANSWERS
 

@@ -23,7 +23,7 @@ from multi_agent_mcp.domain.text import quoted, some
 from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.features.ours import ALL
-from multi_agent_mcp.services.background import Background, Progress
+from multi_agent_mcp.services.background import Background, PartsDone
 from multi_agent_mcp.services.doctor.tree import PROBLEM, Finding
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -540,7 +540,7 @@ EXAMINE_EVERY = timedelta(minutes=5)
 class Examine(Protocol):
     """Examines the session, `anyway` if nothing seems changed, too."""
 
-    def __call__(self, progress: Progress, *, anyway: bool) -> list[Finding]: ...
+    def __call__(self, progress: PartsDone, *, anyway: bool) -> list[Finding]: ...
 
 
 class RecentAttention(Service):
@@ -577,7 +577,7 @@ class RecentAttention(Service):
         """Stores the findings of an examination that has just been made."""
         self.findings, self.examined_at = tuple(findings), self.clock()
 
-    def examined(self, seconds: float | None, *, anyway: bool = False) -> Progress | None:
+    def examined(self, seconds: float | None, *, anyway: bool = False) -> PartsDone | None:
         """Brings the findings up to date in the background, and waits for it so long: None if they are, else how many
         checks have been made. `anyway` makes all of them, from now on, although nothing seems changed."""
         self._anyway = self._anyway or anyway
@@ -594,6 +594,6 @@ class RecentAttention(Service):
             self._panes = self._looks.get((), look, clock=self.clock, good_for=LOOK_EVERY)
             return self._panes
 
-    def _examine_session(self, progress: Progress) -> None:
+    def _examine_session(self, progress: PartsDone) -> None:
         anyway, self._anyway = self._anyway, False
         self.found(self._examine(progress, anyway=anyway))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Lock, Thread
 
 
-class Progress:
+class PartsDone:
     """How many parts of some work are done, and of how many (0: unknown)."""
 
     def __init__(self) -> None:
@@ -25,23 +25,23 @@ class Progress:
 class Background:
     """Some work on a thread of its own, once at a time."""
 
-    def __init__(self, name: str, work: Callable[[Progress], object]) -> None:
+    def __init__(self, name: str, work: Callable[[PartsDone], object]) -> None:
         self._name = name
         self._work = work
         self._beginning = Lock()
-        self._progress = Progress()
+        self._progress = PartsDone()
         self._thread: Thread | None = None
 
-    def begin(self) -> tuple[Thread, Progress]:
+    def begin(self) -> tuple[Thread, PartsDone]:
         """Begins the work, unless it is being done."""
         with self._beginning:
             if self._thread is None or not self._thread.is_alive():
-                self._progress = Progress()
+                self._progress = PartsDone()
                 self._thread = Thread(target=self._do, args=(self._progress,), name=self._name, daemon=True)
                 self._thread.start()
             return self._thread, self._progress
 
-    def done_within(self, seconds: float | None) -> Progress | None:
+    def done_within(self, seconds: float | None) -> PartsDone | None:
         """Does the work and waits for it so long (None: to its end): None if it has ended, else how far it is. Raises
         what it has raised."""
         thread, progress = self.begin()
@@ -52,7 +52,7 @@ class Background:
             raise progress.error
         return None
 
-    def _do(self, progress: Progress) -> None:
+    def _do(self, progress: PartsDone) -> None:
         try:
             self._work(progress)
         except Exception as error:  # noqa: BLE001 - raised where somebody waits for it

@@ -23,7 +23,7 @@ from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.domain.times import asked_time, json_values, parse_time, stamp
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError
 from multi_agent_mcp.features import load
-from multi_agent_mcp.services.background import Background, Progress
+from multi_agent_mcp.services.background import Background, PartsDone
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.archive import DIGITS
 from multi_agent_mcp.store.derived_databases import Hit, IndexedText, SearchIndex, folded
@@ -343,12 +343,12 @@ class Search(Service):
             found[source.key] = self._found(hit, source, query)
         return Results([*found.values()], more=False)
 
-    def prepared(self, seconds: float) -> Progress | None:
+    def prepared(self, seconds: float) -> PartsDone | None:
         """Updates the index in the background and waits for it so long: None if it is up to date, else how many files
         have been read. Where no index can be kept there is nothing to wait for."""
         return self._reading.done_within(seconds)
 
-    def _update(self, reading: Progress) -> None:
+    def _update(self, reading: PartsDone) -> None:
         def refresh(database: Connection) -> None:
             if self.index.is_new(database):
                 reading.total = sum(1 for _ in self.index.files())

@@ -42,7 +42,7 @@ class KnownAgents(dict[str, Agent]):
         return {key: agent for key, agent in self.items() if not agent.removed}
 
 
-class _Thread(threading.local):
+class _OfThread(threading.local):
     """What one thread has read; see `Registry.read_once`."""
 
     reads_once = False
@@ -73,7 +73,7 @@ class Registry:
         self.authority = authority
         self._backup = path.with_name(f"{path.name}.bak")
         self._read = Memory()
-        self._thread = _Thread()
+        self._thread = _OfThread()
 
     @contextmanager
     def read_once(self) -> Iterator[None]:

@@ -162,7 +162,7 @@ _LOADER_VALUED = frozenset(("--library-path", "--inhibit-rpath", "--audit", "--p
 """Options of ld.so(8) whose value is a separate word, in addition to `--glibc-hwcaps-…`."""
 
 
-class Given(NamedTuple):
+class Interpreted(NamedTuple):
     """What an interpreter runs: a script's path, a module's name, or "" for code in an argument (`sh -c`)."""
 
     word: str
@@ -393,7 +393,7 @@ def _process(pid: int, table: ProcessTable) -> Process | None:
 def _script(pid: int, arguments: Sequence[str] | None, table: ProcessTable) -> str:
     """The path of the file that an interpreter with these arguments runs. None: they are hidden by a title, as a script
     of node may give itself; then the note names the file that a shell leaves of what it has started."""
-    given = Given(table.invocation(pid), is_file=True) if arguments is None else _given(arguments[1:])
+    given = Interpreted(table.invocation(pid), is_file=True) if arguments is None else _given(arguments[1:])
     if given is None or not given.is_file or not given.word:
         return ""
     if given.word.startswith("/"):
@@ -452,7 +452,7 @@ def _lines(*call: str) -> list[str]:
     return os.fsdecode(done.stdout).splitlines()
 
 
-def _given(arguments: Sequence[str]) -> Given | None:
+def _given(arguments: Sequence[str]) -> Interpreted | None:
     """What an interpreter with these arguments was given to run; None if it executes what it reads."""
     words = iter(arguments)
     for word in words:
@@ -460,12 +460,12 @@ def _given(arguments: Sequence[str]) -> Given | None:
             next(words, "")
         elif word == "--" or not word.startswith(("-", "+")):
             script = os.path.normpath(next(words, "") if word == "--" else word)
-            return None if _TERMINAL.fullmatch(script) or not Path(script).name else Given(script, is_file=True)
+            return None if _TERMINAL.fullmatch(script) or not Path(script).name else Interpreted(script, is_file=True)
         elif word == "-" or _flags(word) & {"i", "s"}:
             return None  # it reads its terminal, whatever its other arguments
         elif _flags(word) & {"c", "e", "m"}:
             given = next(words, None)
-            return None if given is None else Given(given if "m" in _flags(word) else "")
+            return None if given is None else Interpreted(given if "m" in _flags(word) else "")
     return None
 
 

@@ -16,7 +16,18 @@ from multi_agent_mcp.services.mail import delivery_steps
 from multi_agent_mcp.services.sessions.agent_sessions import is_running
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.merged_inboxes import Envelope, MergedInbox
-from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline, bars_of
+from multi_agent_mcp.timeline.events import (
+    OTHERS,
+    Arrow,
+    Bar,
+    Interruption,
+    Lane,
+    Life,
+    PaneAnswer,
+    Talk,
+    Timeline,
+    bars_of,
+)
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.message import Conversation
@@ -111,14 +122,14 @@ class Timelines(Service):
             str(step["state"]): parse_time(step.get("at")) for step in steps_of(agent_id, item_id)
         }
 
-    def _marks(self, tasks: Iterable[Task], since: datetime, until: datetime) -> Iterator[Mark]:
+    def _marks(self, tasks: Iterable[Task], since: datetime, until: datetime) -> Iterator[Interruption]:
         changed_by, steps_of = cache(lambda: _changed_by(tasks)), self._steps()
         inboxes = [self.workspace.notices(agent_id) for agent_id in self.workspace.registry.all()]
         files = self._notices.newest_first(inboxes, stamp(since), stamp(until))
         for notice in islice(self._notices.heads(files), NOTICES_MAX):
             if notice.interrupts and since <= notice.created_at <= until:
                 steps = steps_of(notice.target_agent_id, notice.id)
-                yield Mark(
+                yield Interruption(
                     notification_id=notice.id,
                     agent_id=notice.target_agent_id,
                     action=notice.action or "",

@@ -27,7 +27,7 @@ from multi_agent_mcp.system.files import storage_errors
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.timeline.events import Arrow, Bar, Mark, PaneAnswer, Timeline
+    from multi_agent_mcp.timeline.events import Arrow, Bar, Interruption, PaneAnswer, Timeline
     from multi_agent_mcp.timeline.figures import AgentFigures, Statistics
 
 STDOUT = Path("-")
@@ -142,7 +142,7 @@ def _message(arrow: Arrow, named: Named, texts: Texts) -> Row:
     )
 
 
-def _interrupt(mark: Mark, named: Named, texts: Texts) -> Row:
+def _interrupt(mark: Interruption, named: Named, texts: Texts) -> Row:
     who = f"{named(mark.by) if mark.by else '?'} → {named(mark.agent_id)}"
     steps = (_after(mark.at, at, texts) for at in (mark.rung_at, mark.submitted_at, mark.read_at))
     return mark.at, (

@@ -21,7 +21,7 @@ from multi_agent_mcp.domain.text import sanitize
 from multi_agent_mcp.domain.times import duration_words, in_zone
 from multi_agent_mcp.texts import CONSOLE, PEOPLE, Texts, catalogue
 from multi_agent_mcp.timeline.density import message_counts, task_counts
-from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Lane, Life, Mark, PaneAnswer, Talk, Timeline
+from multi_agent_mcp.timeline.events import OTHERS, Arrow, Bar, Interruption, Lane, Life, PaneAnswer, Talk, Timeline
 from multi_agent_mcp.timeline.scale import Scale
 
 GUTTER, GUTTER_SHARE, MARGIN = 168.0, 0.25, 28.0
@@ -365,7 +365,7 @@ def _message(arrow: Arrow, layout: TimelineLayout, texts: Texts) -> Iterator[Ite
     }
 
 
-def _told(event: Arrow | Mark, since: datetime, texts: Texts) -> str:
+def _told(event: Arrow | Interruption, since: datetime, texts: Texts) -> str:
     """The times of the event's delivery steps after `since`, as text."""
     steps = {"rung": event.rung_at, "submitted": event.submitted_at, "read": event.read_at}
     if isinstance(event, Arrow):
@@ -373,7 +373,7 @@ def _told(event: Arrow | Mark, since: datetime, texts: Texts) -> str:
     return " · ".join(f"{texts.word('state', name)} +{_lasted(at - since, texts)}" for name, at in steps.items() if at)
 
 
-def _interrupt(mark: Mark, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
+def _interrupt(mark: Interruption, layout: TimelineLayout, texts: Texts) -> Iterator[Item]:
     """A stop sign on the agent's lane, with an arrow from the agent that interrupted it."""
     band, by = layout.band(mark.agent_id), layout.band(mark.by) if mark.by else None
     if band is None:

@@ -77,7 +77,7 @@ class Bar:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class Interruption:
     """An interrupt: who caused it (`by`; None: unknown), why, when, and when its agent read it."""
 
     notification_id: str
@@ -153,7 +153,7 @@ class Timeline:
     lanes: tuple[Lane, ...] = ()
     arrows: tuple[Arrow, ...] = ()
     bars: tuple[Bar, ...] = ()
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[Interruption, ...] = ()
     lives: tuple[Life, ...] = ()
     talks: tuple[Talk, ...] = ()
     answers: tuple[PaneAnswer, ...] = ()

@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from multi_agent_mcp.domain.agent import Agent
-from multi_agent_mcp.domain.loops import Exchange, Part, common_superior, loop_in
+from multi_agent_mcp.domain.loops import Exchange, ExchangeMessage, common_superior, loop_in
 from multi_agent_mcp.domain.message import Message
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-def exchange(*minutes: float) -> list[Part]:
+def exchange(*minutes: float) -> list[ExchangeMessage]:
     messages = (
         Message(id=f"{number}", sender_id="ab"[number % 2], created_at=START + timedelta(minutes=minute))
         for number, minute in enumerate(minutes)
     )
-    return [Part.of(message) for message in messages]
+    return [ExchangeMessage.of(message) for message in messages]
 
 
 @pytest.mark.parametrize(

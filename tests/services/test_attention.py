@@ -11,7 +11,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice, Dialog
 from multi_agent_mcp.domain.slot import Slot
 from multi_agent_mcp.services.attention import Attention, Item, RecentAttention
-from multi_agent_mcp.services.background import Progress
+from multi_agent_mcp.services.background import PartsDone
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, Finding
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.wiring import Services
@@ -341,7 +341,7 @@ def test_whoever_shows_attention_all_the_time_looks_seldom_and_waits_for_no_exam
     begun, go_on = Event(), Event()
     finding = Finding("disk", PROBLEM, "a file", "is lost", "find it")
 
-    def examine(progress: Progress, *, anyway: bool) -> list[Finding]:
+    def examine(progress: PartsDone, *, anyway: bool) -> list[Finding]:
         progress.total = 3
         begun.set()
         go_on.wait(60)

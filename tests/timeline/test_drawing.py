@@ -18,9 +18,9 @@ from multi_agent_mcp.timeline.events import (
     OTHERS,
     Arrow,
     Bar,
+    Interruption,
     Lane,
     Life,
-    Mark,
     PaneAnswer,
     StatusPeriod,
     Talk,
@@ -77,8 +77,10 @@ def session(text: str = "plain") -> Timeline:
         arrows=(message(1, 10, 12, subject=text), message(2, 20, subject=text, kind=text)),
         bars=(task(1, 5, 60, title=text), task(2, 30, None, title=text)),
         marks=(
-            Mark(notification_id="ntf_1", agent_id="worker", action=text, message=text, at=at(50), by="admin"),
-            Mark(notification_id="ntf_2", agent_id="worker", action="pause", message=text, at=at(70), read_at=at(80)),
+            Interruption(notification_id="ntf_1", agent_id="worker", action=text, message=text, at=at(50), by="admin"),
+            Interruption(
+                notification_id="ntf_2", agent_id="worker", action="pause", message=text, at=at(70), read_at=at(80)
+            ),
         ),
         lives=(Life(session_id="ses_1", agent_id="worker", purpose=text, start=at(1)),),
         answers=(
@@ -309,7 +311,9 @@ def test_lengths_kinds_and_states_are_words_of_the_language() -> None:
 
 @pytest.mark.parametrize(("when", "anchor"), [(10, None), (99, "end")])
 def test_what_an_interrupt_says_is_not_cut_at_the_right_border(when: float, anchor: str | None) -> None:
-    mark = Mark(notification_id="ntf_1", agent_id="worker", action="blocked", message="", at=at(when), by="admin")
+    mark = Interruption(
+        notification_id="ntf_1", agent_id="worker", action="blocked", message="", at=at(when), by="admin"
+    )
     lanes = (Lane(agent_id="admin"), Lane(agent_id="worker"))
     root = parsed(draw(Timeline(start=at(0), end=at(100), lanes=lanes, marks=(mark,)), texts=EN))
     (word,) = [element for element in root.iter() if element.get("class") == "tl-sign-word"]

@@ -45,7 +45,7 @@ class Subject:
         return self.listed if self.item is None else self.item.id
 
 
-class Action(NamedTuple):
+class KeyCommand(NamedTuple):
     """A command behind a key. `name` is its text `steer.{name}`; `asks`: what is typed has the text `steer.ask_{asks}`;
     `needs`: there is no command without it. `shown`: its key is on the last line. `takes_terminal`: it shows
     something by itself; `reads`: its output is what one wants."""
@@ -91,13 +91,13 @@ def led(words: Sequence[str], given: Sequence[str]) -> list[str]:
     return [*words[:depth], *given, *words[depth:]]
 
 
-def actions_of(subject: Subject | None, person: str | None, features: Features) -> list[Action]:
+def actions_of(subject: Subject | None, person: str | None, features: Features) -> list[KeyCommand]:
     """The actions of this person for what is chosen, as far as the features that are on have their commands; each key
     once."""
     if subject is None:
         return []
     known = {name for commands in commands_of(features).values() for name in commands}
-    found: dict[str, Action] = {}
+    found: dict[str, KeyCommand] = {}
     for action in _actions(subject, person):
         command, below, *_ = *action.words, ""
         if command in known and below not in features.foreign("options", command):
@@ -105,75 +105,75 @@ def actions_of(subject: Subject | None, person: str | None, features: Features) 
     return list(found.values())
 
 
-def _actions(subject: Subject, person: str | None) -> Iterator[Action]:
+def _actions(subject: Subject, person: str | None) -> Iterator[KeyCommand]:
     """All of them, the most specific first."""
     item, is_here = subject.item, subject.item is None or subject.item.machine is None
     own = [*_of_item(item)] if item is not None and is_here else []
     yield from own
     if (subject.listed or "").startswith("rsv_"):
-        yield Action("e", "release", ("release", str(subject.listed)))
+        yield KeyCommand("e", "release", ("release", str(subject.listed)))
     if subject.is_merge and subject.task is not None:
-        yield Action("m", "merge", ("workspace", "merge", subject.task.id))
+        yield KeyCommand("m", "merge", ("workspace", "merge", subject.task.id))
     if subject.task is not None and is_here:
         yield from _of_task(subject.task)
     if subject.message is not None and subject.message.receiver_id == person:
-        yield Action("s", "reply", ("reply", subject.message.id, TYPED), "message", needs=True)
+        yield KeyCommand("s", "reply", ("reply", subject.message.id, TYPED), "message", needs=True)
     if subject.agent is not None and subject.agent.agent.id != person:
         yield from _of_agent(subject.agent)
     if item is not None and is_here and not own and subject.task is None and (words := _helping(item)):
-        yield Action("h", "help", words, takes_terminal=words[0] == "attach", reads=True)
-    yield Action("n", "new", ("task", "add", TYPED), "title", needs=True)
+        yield KeyCommand("h", "help", words, takes_terminal=words[0] == "attach", reads=True)
+    yield KeyCommand("n", "new", ("task", "add", TYPED), "title", needs=True)
 
 
-def _of_item(item: Item) -> Iterator[Action]:
+def _of_item(item: Item) -> Iterator[KeyCommand]:
     if item.approved:
-        yield Action("h", "help", _helping(item), reads=True)
+        yield KeyCommand("h", "help", _helping(item), reads=True)
     if item.kind in ("paused", "budget"):
-        yield Action("r", "resume", _helping(item))
+        yield KeyCommand("r", "resume", _helping(item))
     if item.kind in ("mail", "conversation") and item.id is not None:
-        yield Action("s", "reply", ("reply", item.id, TYPED), "message", needs=True)
+        yield KeyCommand("s", "reply", ("reply", item.id, TYPED), "message", needs=True)
     if item.question is not None:
         for number, choice in enumerate(item.question.choices[:9], 1):
             apart = ("--",) if choice.startswith("-") else ()
-            yield Action(str(number), "answer", ("answer", item.question.id, *apart, choice), shown=False)
-        yield Action("a", "answer", ("answer", item.question.id, TYPED), "answer", needs=True)
+            yield KeyCommand(str(number), "answer", ("answer", item.question.id, *apart, choice), shown=False)
+        yield KeyCommand("a", "answer", ("answer", item.question.id, TYPED), "answer", needs=True)
     elif item.dialog is not None and item.agent_id is not None:
         words = ("answer", "--question", item.dialog.id, item.agent_id)
         for offered in item.dialog.choices:
             if offered.key.isdecimal():
-                yield Action(offered.key, "answer", (*words, offered.key), shown=False)
-        yield Action("a", "answer", (*words, TYPED), "answer", needs=True)
+                yield KeyCommand(offered.key, "answer", (*words, offered.key), shown=False)
+        yield KeyCommand("a", "answer", (*words, TYPED), "answer", needs=True)
 
 
-def _of_task(task: Task) -> Iterator[Action]:
+def _of_task(task: Task) -> Iterator[KeyCommand]:
     state = ("--state", str(head)) if (head := (task.delivery or {}).get("head")) else ()
     if task.status == "review" or task.approval_status == "pending":
-        yield Action("y", "approve", ("task", "approve", *state, task.id))
-        yield Action("x", "reject", ("task", "reject", *state, "--reason", TYPED, task.id), "reason")
+        yield KeyCommand("y", "approve", ("task", "approve", *state, task.id))
+        yield KeyCommand("x", "reject", ("task", "reject", *state, "--reason", TYPED, task.id), "reason")
     if task.assignee_id is not None and task.status not in ("backlog", "todo"):
-        yield Action("d", "diff", ("task", "diff", task.id), reads=True)
+        yield KeyCommand("d", "diff", ("task", "diff", task.id), reads=True)
     if task.status == "blocked":
-        yield Action("b", "unblock", ("task", "status", task.id, "todo"))
+        yield KeyCommand("b", "unblock", ("task", "status", task.id, "todo"))
     elif task.approval_status != "pending" and not task.final:
-        yield Action("b", "block", ("task", "status", "--reason", TYPED, task.id, "blocked"), "reason")
+        yield KeyCommand("b", "block", ("task", "status", "--reason", TYPED, task.id, "blocked"), "reason")
     if not task.final:
-        yield Action("g", "assign", ("task", "assign", task.id, TYPED), "agent", needs=True)
+        yield KeyCommand("g", "assign", ("task", "assign", task.id, TYPED), "agent", needs=True)
 
 
-def _of_agent(row: AgentRow) -> Iterator[Action]:
+def _of_agent(row: AgentRow) -> Iterator[KeyCommand]:
     agent_id = row.agent.id
-    yield Action("s", "send", ("send", agent_id, TYPED), "message", needs=True)
+    yield KeyCommand("s", "send", ("send", agent_id, TYPED), "message", needs=True)
     if row.agent.may_be_human:
         return
     if row.task is not None and not row.interrupts:
-        yield Action("b", "block", ("interrupt", "--reason", TYPED, agent_id), "reason")
+        yield KeyCommand("b", "block", ("interrupt", "--reason", TYPED, agent_id), "reason")
     if row.pause is None:
-        yield Action("p", "pause", ("interrupt", "--action", "pause", "--reason", TYPED, agent_id), "reason")
+        yield KeyCommand("p", "pause", ("interrupt", "--action", "pause", "--reason", TYPED, agent_id), "reason")
     else:
-        yield Action("r", "resume", ("resume", agent_id))
+        yield KeyCommand("r", "resume", ("resume", agent_id))
     if row.agent.pane_id is not None:
-        yield Action("t", "attach", ("attach", agent_id), takes_terminal=True)
-    yield Action("c", "talk", ("conversation", "start", agent_id, TYPED), "message", needs=True, shown=False)
+        yield KeyCommand("t", "attach", ("attach", agent_id), takes_terminal=True)
+    yield KeyCommand("c", "talk", ("conversation", "start", agent_id, TYPED), "message", needs=True, shown=False)
 
 
 def _helping(item: Item) -> tuple[str, ...]:

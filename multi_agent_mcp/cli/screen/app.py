@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from multi_agent_mcp.cli import watch
-from multi_agent_mcp.cli.screen.actions import Action, Subject, actions_of, command_line, led
+from multi_agent_mcp.cli.screen.actions import KeyCommand, Subject, actions_of, command_line, led
 from multi_agent_mcp.cli.screen.lines import BETWEEN, Lines, Prose, Rows, whole_parts
 from multi_agent_mcp.cli.screen.listings import Listing, Picture, particulars, row_text, shows_pane, take, title_of
 from multi_agent_mcp.domain.text import as_printed, columns, one_line, sanitize, shortened
@@ -46,7 +46,7 @@ ENDS = frozenset({"q", "Q", "ctrl+d"})
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "d": "bold"}
 
 
-FILTER = Action("/", "filter", (), "words")
+FILTER = KeyCommand("/", "filter", (), "words")
 """The only key that is no command: it narrows the list while words are typed; Escape shows all again."""
 
 
@@ -66,10 +66,10 @@ class Described(Message):
         self.subject, self.lines = subject, lines
 
 
-class Ended(Message):
+class CommandEnded(Message):
     """A command has ended."""
 
-    def __init__(self, action: Action, words: Sequence[str], code: int, output: str) -> None:
+    def __init__(self, action: KeyCommand, words: Sequence[str], code: int, output: str) -> None:
         super().__init__()
         self.action, self.words, self.code, self.output = action, words, code, output
 
@@ -116,7 +116,7 @@ class WatchScreen(App[None]):
         self._picture: Picture | None = None
         self._listed = "attention"
         self._chosen: dict[str, Subject | None] = {}
-        self._asked: Action | None = None
+        self._asked: KeyCommand | None = None
         self._sought: dict[str, str] = {}
         """The words that the rows of a list must have, by its name."""
         self._narrowed: tuple[Listing, str, Listing] | None = None
@@ -189,7 +189,7 @@ class WatchScreen(App[None]):
                 self._tell(Described(subject, particulars(self.services, subject)))
             self._choices.wait(seen, PANE_SECONDS if shows_pane(subject) else LONG_SECONDS)
 
-    def _run(self, action: Action, words: Sequence[str]) -> None:
+    def _run(self, action: KeyCommand, words: Sequence[str]) -> None:
         done = subprocess.run(
             [*python(), *words],
             stdin=subprocess.DEVNULL,
@@ -198,7 +198,7 @@ class WatchScreen(App[None]):
             env=child_environment(),
             check=False,
         )
-        self._tell(Ended(action, words, done.returncode, as_printed(done.stdout.decode(errors="replace"))))
+        self._tell(CommandEnded(action, words, done.returncode, as_printed(done.stdout.decode(errors="replace"))))
 
     # What comes from them.
 
@@ -216,7 +216,7 @@ class WatchScreen(App[None]):
         if self.is_running and not self._is_output and chosen is not None and chosen.id == message.subject.id:
             self.query_one(Prose).update_text(message.lines, from_end=shows_pane(chosen))
 
-    def on_ended(self, message: Ended) -> None:
+    def on_command_ended(self, message: CommandEnded) -> None:
         if not self.is_running:
             return
         command, output, is_done = command_line(message.words), message.output.rstrip("\n"), message.code == 0
@@ -252,7 +252,7 @@ class WatchScreen(App[None]):
         return self._chosen.get(self._listed)
 
     @property
-    def actions(self) -> list[Action]:
+    def actions(self) -> list[KeyCommand]:
         """What can be done now."""
         return actions_of(self.chosen, self._person, self.services.session.features)
 
@@ -413,7 +413,7 @@ class WatchScreen(App[None]):
 
     # Commands: shown first, run by Enter.
 
-    def _ask(self, action: Action) -> None:
+    def _ask(self, action: KeyCommand) -> None:
         self._asked = action
         typed = self.query_one(Input)
         typed.value = ""
@@ -431,7 +431,7 @@ class WatchScreen(App[None]):
             words = command_line(self._command(self._asked))
             self.query_one("#command", Static).update(Text(f"$ {words}", style="bold"))
 
-    def _command(self, action: Action) -> list[str]:
+    def _command(self, action: KeyCommand) -> list[str]:
         """The words of the command, with the options that lead it to this session."""
         return led(action.filled(self.query_one(Input).value.strip()), self.given)
 
@@ -481,7 +481,7 @@ class WatchScreen(App[None]):
         self.query_one("#command", Static).update(line)
 
 
-def _output_line(line: str, action: Action) -> Text:
+def _output_line(line: str, action: KeyCommand) -> Text:
     style = DIFF_STYLES.get(line[:1], "") if action.name == "diff" else ""
     return Text(sanitize(line), style=style)
 

@@ -26,7 +26,7 @@ from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import HubReplaced, HubUnreachable, InvalidSession, Refusal, StorageError, TmuxTimeout
 from multi_agent_mcp.hosts import host_named
-from multi_agent_mcp.services.background import Progress
+from multi_agent_mcp.services.background import PartsDone
 from multi_agent_mcp.services.doctor.tree import NOTE, PROBLEM, CheckContext, DiskUsage, Finding, Track, untracked
 from multi_agent_mcp.services.overview.snapshot import (
     AWAY,
@@ -456,11 +456,11 @@ class Doctor:
         return self.context.usage
 
     def examine(
-        self, *, verify: bool = False, track: Track = untracked, progress: Progress | None = None
+        self, *, verify: bool = False, track: Track = untracked, progress: PartsDone | None = None
     ) -> list[Finding]:
         """Runs the checks, which are the parts of the `progress`, and returns all findings, problems first. A check
         that fails is a finding, too."""
-        progress = progress or Progress()
+        progress = progress or PartsDone()
         self.context = replace(self.context, track=track, usage=DiskUsage())
         checks = {**self.checks, **(self.verifications if verify else {})}
         progress.total = len(checks)

@@ -17,8 +17,8 @@ from multi_agent_mcp.domain.loops import (
     LOOP_MESSAGES_ASKED_FOR,
     LOOP_WINDOW,
     Exchange,
+    ExchangeMessage,
     Loop,
-    Part,
     common_superior,
     loop_in,
     loop_notice,
@@ -46,29 +46,29 @@ class RecentMail:
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        self._known: dict[str, dict[str, Part]] = {}
+        self._known: dict[str, dict[str, ExchangeMessage]] = {}
         """By receiver and file name."""
 
-    def since(self, moment: datetime, exchange: Exchange, receivers: Sequence[str]) -> list[Part]:
+    def since(self, moment: datetime, exchange: Exchange, receivers: Sequence[str]) -> list[ExchangeMessage]:
         """The messages of the exchange since `moment` that are in these receivers' mailboxes, oldest first."""
         found = (part for agent_id in receivers for part in self._received(agent_id, moment))
         return sorted((part for part in found if part.exchange == exchange and part.alone), key=BY_AGE)
 
-    def episode(self, moment: datetime, exchange: Exchange) -> list[Part]:
+    def episode(self, moment: datetime, exchange: Exchange) -> list[ExchangeMessage]:
         """The exchange's messages since `moment` in both mailboxes, and those before without a gap of `LOOP_WINDOW`."""
-        found: list[Part] = []
+        found: list[ExchangeMessage] = []
         while len(more := self.since(moment, exchange, exchange.agents)) > len(found):
             found, moment = more, min(moment, more[0].created_at) - LOOP_WINDOW
         return found
 
-    def _received(self, agent_id: str, moment: datetime) -> list[Part]:
+    def _received(self, agent_id: str, moment: datetime) -> list[ExchangeMessage]:
         inbox, known = self._workspace.mailbox(agent_id), self._known.get(agent_id, {})
-        parts: dict[str, Part] = {}
+        parts: dict[str, ExchangeMessage] = {}
         for directory, name in inbox.since(moment):
             if (part := known.get(name)) is not None:
                 parts[name] = part
             elif (message := directory.load(name)) is not None:
-                parts[name] = Part.of(message)
+                parts[name] = ExchangeMessage.of(message)
         newest = sorted({**known, **parts})[-PARTS_REMEMBERED:]
         self._known[agent_id] = {name: parts.get(name) or known[name] for name in newest}
         return list(parts.values())
@@ -96,7 +96,7 @@ class Loops(Service):
         """Notifies both agents and their superior, once, if a message just stored is part of a loop. Never raises."""
         for message in messages:
             try:
-                part = Part.of(message)
+                part = ExchangeMessage.of(message)
                 if (
                     part.alone
                     and self._has_sent_its_share(part.exchange, part.created_at)
