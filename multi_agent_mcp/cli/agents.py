@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
 import click
 
 from multi_agent_mcp.cli.context import OptionOf, SessionContext, print_error, session_command
-from multi_agent_mcp.cli.rendering import approval_line, change_lines, column_table, local_time, words_of_code
+from multi_agent_mcp.cli.rendering import approval_line, change_lines, column_table, moment_words, words_of_code
 from multi_agent_mcp.domain.agent import AGENT_TYPES, PURPOSES, ROLES, Agent, sharing_panes
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
@@ -168,14 +169,14 @@ def list_agents(context: SessionContext) -> None:
     Example: `multi-agent-mcp agent list`
     """
     records = [agent_facts(context, agent) for agent in context.services.agents.all().values()]
-    texts = context.texts
+    texts, now = context.texts, context.services.clock()
     columns: dict[str, Callable[[dict[str, Any]], object]] = {
         "id": itemgetter("id"),
         "role": lambda record: words_of_code("role", record["role"], texts),
         "type": lambda record: words_of_code("type", record["type"], texts),
         "parent": lambda record: display_id(record["parent_id"]),
         **({} if context.services.machine is None else {"machine": lambda record: display_id(record["machine"])}),
-        "alive": lambda record: _alive(record, texts),
+        "alive": lambda record: _alive(record, now, texts),
         "unread": itemgetter("unread"),
         **({"rules": _held_words} if any("rules" in record for record in records) else {}),
         "pane": lambda record: record["pane_id"] or "-",
@@ -284,11 +285,11 @@ def _held_words(record: dict[str, Any]) -> str:
     return ", ".join(f"{name}: {hold}" for name, hold in record.get("rules", {}).items()) or "-"
 
 
-def _alive(record: dict[str, Any], texts: Texts) -> str:
+def _alive(record: dict[str, Any], now: datetime, texts: Texts) -> str:
     if record.get("offline"):
         return texts("agent.offline")
     if "limited_until" in record:
-        return texts("agent.limited", until=local_time(record["limited_until"], texts))
+        return texts("agent.limited", until=moment_words(record["limited_until"], now, texts))
     return texts("answer.yes" if record["alive"] else "answer.no")
 
 

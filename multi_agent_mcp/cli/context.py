@@ -134,8 +134,10 @@ def indented(text: str) -> Iterator[str]:
 
 
 def excerpt(text: str) -> str:
-    """Returns an agent's text on one line, shortened to `EXCERPT_COLUMNS`; `--json` has the whole text."""
-    return shortened(one_line(text), EXCERPT_COLUMNS)
+    """Returns an agent's text on one line, shortened to `EXCERPT_COLUMNS`, in a wider terminal to one line of it;
+    `--json` has the whole text."""
+    there = get_terminal_size().columns if is_terminal() else 0
+    return shortened(one_line(text), max(EXCERPT_COLUMNS, there))
 
 
 def _not_empty(_: click.Context, parameter: click.Parameter, value: str | None) -> str | None:

@@ -2,7 +2,7 @@
 
 rich breaks lines at blanks alone, so a Japanese sentence goes to the next line as a whole and is then cut anywhere.
 Here the simple rules of Japanese setting hold (JIS X 4051): no line begins with a closing mark or a small kana, none
-ends with an opening mark, and a number stays with the word that counts.
+ends with an opening mark, and a number stays with the word that counts, a colon with the word before it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ _WIDE = (
     r"\u2e80-\u33ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 )
 _OPENING = r"(\[{“‘（［｛「『【〔〈《〘〖｟"
+_LETTER = r"\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _CLOSING = (
     r")\]}”’%,.:;!?）］｝」』】〕〉》〙〗｠、。，．：；！？・…‥％゛゜ー々〻ヽヾゝゞ〜～"
     r"ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309a\ufe00-\ufe0f\u200d"
 )
+_IN_LABEL = rf"(?<=[{_LETTER}])[{_LETTER}]{{1,4}}[:：]"
 _MAY_BREAK = re.compile(
-    rf"(?<=[^:：→][ \t])(?=[^ \t→])(?<![{_WIDE}] (?=\d))(?<!\d (?=[{_WIDE}]))"  # a label stays with its value
+    rf"(?:(?<=[^:：→][ \t])(?=[^ \t→])(?<![{_WIDE}] (?=\d))(?<!\d (?=[{_WIDE}]))"  # a label stays with its value
     rf"|(?<=[{_WIDE}])(?<![{_OPENING}])(?=[^\s{_CLOSING}])"
-    rf"|(?<=[^\s\d{_OPENING}])(?=[{_WIDE}])(?![{_CLOSING}\u3000])"
+    rf"|(?<=[^\s\d{_OPENING}])(?=[{_WIDE}])(?![{_CLOSING}\u3000]))(?!{_IN_LABEL})"
 )
 _PARTS = re.compile(r"(?<= · )")
-_HELD = re.compile(rf"[^ \t]*{KEPT}[^ \t]*")
+_DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: \(?(?:[A-Z]{2}|[+-]\d)[^ \t]*)?"
+_HELD = re.compile(rf"[^ \t]*{KEPT}[^ \t]*|{_DATE}")
 _LABEL = re.compile(r"\s*(?:[-*+•☐☑✓·>→] +|\d+[.)] +|\S.*?[ \t]{2,})?")
 """What stands before the text of a line: the mark of a list, or a label with two blanks after it."""
 
@@ -59,7 +62,7 @@ def breaks(text: str, width: int) -> list[int]:
 
 def _ends(text: str, width: int) -> Iterator[int]:
     """Where the pieces of a line end that are not broken as long as they fit; parts with ` · ` between them are such
-    pieces, and what has a blank that is kept."""
+    pieces, and so are a date with its time and zone, and what has a blank that is kept."""
     held = [place.span() for place in _HELD.finditer(text) if cell_len(place[0]) <= width]
     end = 0
     for part in _PARTS.split(text):

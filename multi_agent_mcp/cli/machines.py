@@ -30,7 +30,7 @@ from multi_agent_mcp.cli.context import (
     system_errors,
     text_of,
 )
-from multi_agent_mcp.cli.rendering import column_table
+from multi_agent_mcp.cli.rendering import column_table, is_terminal, local_times, local_words
 from multi_agent_mcp.config import find_root, read_environment, working_directory
 from multi_agent_mcp.domain.entity import session_name
 from multi_agent_mcp.domain.text import one_line
@@ -287,7 +287,7 @@ def machines(context: SessionContext, action: str | None, machine: str | None, s
     if seen is None:
         raise InvalidArguments("not_shared")
     if action is None:
-        context.answer(seen.as_answer(), _machine_lines(context.texts, seen))
+        context.answer(seen.as_answer(), _machine_lines(context.texts, seen, context.services.clock()))
         return
     if machine not in {row.name for row in seen.machines} - {seen.here}:
         raise InvalidArguments("no_such_machine", name=machine or "-")
@@ -312,10 +312,10 @@ def run_there(context: SessionContext, agent_id: str, words: Sequence[str], *arg
     raise click.exceptions.Exit(code)
 
 
-def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
+def _machine_lines(texts: Texts, seen: TeamOfMachines, now: datetime) -> Iterator[str]:
     if seen.exchange != CONNECTED:
         facts = {"since": _moment(seen.since), "machine": seen.here, "pid": seen.relay_pid, **seen.tried}
-        yield texts(f"machines.{seen.exchange}", **facts)
+        yield local_times(texts(f"machines.{seen.exchange}", **facts), texts)
     if seen.hub_finding is not None:
         yield texts(f"machines.{seen.hub_finding}", **seen.hub_words)
     if seen.queued:
@@ -323,10 +323,10 @@ def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     for row in seen.machines:
         yield from (texts(f"machines.{trouble}", machine=row.name) for trouble in row.troubles)
     for edit in seen.edits:
-        yield texts("machines.edit", path=one_line(edit["path"]), at=edit["at"])
+        yield local_times(texts("machines.edit", path=one_line(edit["path"]), at=edit["at"]), texts)
     columns: dict[str, Callable[[MachineRow], object]] = {
         "machine": attrgetter("name"),
-        "state": lambda row: _state(texts, row),
+        "state": lambda row: _state(texts, row, now),
         "queued": lambda row: _count(row.queued),
         "behind": lambda row: _count(row.behind),
         "conflicts": lambda row: _count(row.conflicts),
@@ -335,9 +335,10 @@ def _machine_lines(texts: Texts, seen: TeamOfMachines) -> Iterator[str]:
     yield from column_table(texts, seen.machines, columns)
 
 
-def _state(texts: Texts, row: MachineRow) -> str:
+def _state(texts: Texts, row: MachineRow, now: datetime) -> str:
     is_unheard = row.state == AWAY and row.since is None
-    return texts("machines.unheard" if is_unheard else f"machines.{row.state}", since=_moment(row.since))
+    since = _moment(row.since) if row.since is None or not is_terminal() else local_words(row.since, now, texts)
+    return texts("machines.unheard" if is_unheard else f"machines.{row.state}", since=since)
 
 
 def _moment(moment: datetime | None) -> str:

@@ -34,6 +34,7 @@ from multi_agent_mcp.cli.rendering import (
     local_time,
     local_times,
     local_words,
+    short_id,
     status_words,
     titled_table,
     words_of_code,
@@ -238,8 +239,9 @@ def _message_lines(answer: dict[str, Any], texts: Texts) -> Iterator[str]:
         parties = (
             f"{display_id(message['sender_id'])}{unverified(message, texts)} → {display_id(message['receiver_id'])}"
         )
-        yield f"── {local_time(message['created_at'], texts)}  {parties}  {one_line(message['id'])}"
-        yield "   " + one_line(f"{_kind(message, texts)}, {_priority(message, texts)}: {message['subject']}")
+        yield f"── {local_time(message['created_at'], texts)}  {parties}  {_id_here(one_line(message['id']))}"
+        kind = f"{_kind(message, texts)}, {_priority(message, texts)}"
+        yield "   " + one_line(f"{kind}: {message['subject']}" if message["subject"] else kind)
         yield ""
         yield from indented(message["content"])
         yield ""
@@ -275,6 +277,10 @@ def _kind(message: dict[str, Any], texts: Texts) -> str:
     conversation_id, kind = message["metadata"].get("conversation_id"), message["message_type"]
     words = words_of_code("type", kind, texts)
     return f"{words} {conversation_id}" if conversation_id else words
+
+
+def _id_here(message_id: str) -> str:
+    return short_id(message_id) if is_terminal() else message_id
 
 
 def _priority(message: dict[str, Any], texts: Texts) -> str:

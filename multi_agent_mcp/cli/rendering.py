@@ -115,6 +115,12 @@ def local_time(value: object, texts: Texts) -> str:
     return str(value)
 
 
+def moment_words(value: str, now: datetime, texts: Texts) -> str:
+    """A value of a field in a cell: a time as `local_words` in a terminal, else as `local_time` says it."""
+    moment = parse_time(value) if is_terminal() else None
+    return local_time(value, texts) if moment is None else local_words(moment, now, texts)
+
+
 def local_times(text: str, texts: Texts) -> str:
     """A sentence whose times are said by the local clock; in a pipe, as it is."""
     return _TIME.sub(lambda found: local_time(found[0], texts), text) if is_terminal() else text
@@ -148,6 +154,16 @@ def subjects_words(subjects: Sequence[str], texts: Texts, *, named: int = 2, roo
     if named > 1:
         return subjects_words(subjects, texts, named=named - 1, room=room)
     return words(names=shortened(distinct[0], room - columns(words(names=""))))
+
+
+def shortened_pair(words: str, most: int) -> str:
+    """`sender → receiver` in so many columns, so that the beginnings of both are to be seen."""
+    first, arrow, second = words.partition(" → ")
+    room = most - columns(arrow)
+    if not arrow or columns(words) <= most or room < 2:
+        return shortened(words, most)
+    left = min(columns(first), max(room // 2, room - columns(second)))
+    return shortened(first, left) + arrow + shortened(second, room - left)
 
 
 def alike(words: str, *names: str) -> str:
@@ -184,12 +200,14 @@ WORDS = frozenset(
         "path",
         "patterns",
         "doing",
+        "runs",
+        "agents",
     }
 )
 """The columns of free text, which take the room that the others leave."""
-WRAPPED = frozenset({"now", "note", "reason", "question", "says"})
+WRAPPED = frozenset({"now", "note", "reason", "question", "says", "runs", "agents"})
 """The columns of free text that go on in the next line instead of being cut."""
-WHOLE = WRAPPED - {"says"}
+WHOLE = WRAPPED - {"says", "runs", "agents"}
 """Of these, those for which each row becomes a few lines where there is little room."""
 COMMANDS = frozenset({"command"})
 """The columns with something to copy: never cut, never wrapped."""
@@ -201,19 +219,19 @@ GIVE_WAY = (
 NUMBERS = frozenset(
     {
         *("unread", "progress", "messages", "calls", "sent", "received", "done"),
-        *("files", "size", "for", "ahead", "behind", "changes"),
+        *("files", "size", "for", "ago", "ahead", "behind", "changes", "queued", "conflicts"),
         *("input", "output", "cache_read", "cache_write", "cost"),
     }
 )
 """The columns whose cells are aligned to the right."""
-NAMED = frozenset({"delivered", "directory"})
+NAMED = frozenset({"delivered", "directory", "alive"})
 """The columns whose cells say nothing without their title, which each gets where a row becomes a few lines; so does
 every number: `179  0  1 h` says nothing."""
 _NUMBER = re.compile(r"[\W_]*\d")
 LARGEST, EASY_LEAST, LEAST = 32, 28, 16
 """The most columns of a cell that is no free text, and the least of one that is: before others give way, and at all."""
-EASY = 40
-"""How wide text has to be that goes on in the next line."""
+EASY, TITLE = 40, 24
+"""How wide text has to be that goes on in the next line, and a title that does not."""
 GAP = 2
 SENTENCES = COMMANDS | {"finding", "repair"}
 """The columns of text that is ours, in which ids are shortened."""
@@ -254,7 +272,7 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
     """Yields a table for this terminal."""
     there = _console().width
     most = LARGEST if there >= ROOMY else NARROW
-    rows = [[_shown(name, cell, most) for name, cell in zip(names, row, strict=True)] for row in rows]
+    entries, rows = rows, [[_shown(name, cell, most) for name, cell in zip(names, row, strict=True)] for row in rows]
     widths = _widths(names, heads, rows)
     kept = list(names)
     for name in GIVE_WAY:
@@ -264,9 +282,11 @@ def _laid_out(names: list[str], heads: list[str], rows: list[list[str]]) -> Iter
     fits = sum(widths[name] + GAP for name in kept) - GAP <= there
     others = sum(widths[name] for name in kept if name not in free) + GAP * (len(kept) - 1)
     room = max((there - others) // max(len(free), 1), LEAST)
-    is_cut = len(free) > 1 or any(name in COMMANDS or (name in WHOLE and room < EASY) for name in free)
+    least = {**dict.fromkeys(COMMANDS, there), **dict.fromkeys(WHOLE, EASY), "title": TITLE}
+    is_cut = len(free) > 1 or any(room < least.get(name, 0) for name in free)
     if rows and not fits and (is_cut or _needed(kept, widths) > there):
-        yield from _entries([name for name in names if name in kept], names, heads, rows, there)
+        whole = [[_shown(name, cell, there) for name, cell in zip(names, row, strict=True)] for row in entries]
+        yield from _entries([name for name in names if name in kept], names, heads, whole, there)
         return
     yield from _table({name: names.index(name) for name in kept}, heads, rows, dict.fromkeys(free, room))
 
@@ -276,7 +296,9 @@ def _shown(name: str, cell: str, most: int) -> str:
         return short_id(cell)
     if name in WORDS:
         return cell
-    short = shortened(short_id(cell), most)
+    if name == "progress" and len(words := cell.split(" ")) > 1:  # a bar; the bars of a column stand above each other
+        return f"{words[0]} {words[1]:>4}"
+    short = (shortened_pair if name == "from_to" else shortened)(short_id(cell), most)
     return Styled(short, cell.style) if isinstance(cell, Styled) else short
 
 
@@ -326,24 +348,36 @@ def _entries(
     """Yields each row as a line of its short cells, then its free text, wrapped and indented, and what helps."""
     from rich.padding import Padding
 
+    is_airy = any(name in WORDS for name in kept)
     for number, row in enumerate(rows):
         cells = {name: row[names.index(name)] for name in kept}
-        first = _text("")
-        for name in (name for name in kept if name not in WORDS and cells[name] not in ("", "-")):
-            if name in NAMED or (first.plain and _NUMBER.match(cells[name])):
-                first.append(f"{heads[names.index(name)]} ".replace(" ", KEPT), "dim")
-            style = getattr(cells[name], "style", "") or ("" if first.plain else "bold")
-            first.append(cells[name].replace(" ", KEPT), style)
-            first.append("  ")
-        if first.plain:  # else the row belongs to the one before
-            yield from ([Painted("")] if number else [])
-            yield from _rendered(first, there)
+        short = [name for name in kept if name not in WORDS and cells[name] not in ("", "-")]
+        if short:  # else the row belongs to the one before
+            yield from ([Painted("")] if number and is_airy else [])
+            yield from _short_cells({name: (heads[names.index(name)], cells[name]) for name in short}, there)
         for name in (name for name in kept if name in WORDS and cells[name] not in ("", "-")):
             if name in COMMANDS:
                 yield from _rendered(_text(f"{INDENT}→ {cells[name]}", "cyan"), max(there, columns(cells[name]) + 8))
             else:
                 words = _text(cells[name], "dim" if name == "repair" else "")
                 yield from _rendered(Padding(words, (0, 0, 0, len(INDENT))), there)
+
+
+def _short_cells(cells: Mapping[str, tuple[str, str]], there: int) -> Iterator[str]:
+    """Yields these cells, each with its title if it says nothing without, on as few lines as have room for them."""
+    line = _text("")
+    for name, (head, cell) in cells.items():
+        said = _text("")
+        if name in NAMED or (line.plain and _NUMBER.match(cell)):
+            said.append(f"{head} ", "dim")
+        said.append(cell, getattr(cell, "style", "") or ("" if line.plain else "bold"))
+        if line.plain and line.cell_len + GAP + said.cell_len > there:
+            yield from _rendered(line, there)
+            line = _text(INDENT)
+        elif line.plain:
+            line.append(" " * GAP)
+        line.append_text(said)
+    yield from _rendered(line, there)
 
 
 def wrapped(line: str) -> Iterator[str]:

@@ -75,7 +75,7 @@ SINGLE = frozenset({"mail", "conversation", "request"})
 """The kinds of items whose words are somebody's: each is read by itself."""
 DECIDED = frozenset({"dialog", "login", "question", "request", "review", "budget"})
 """The kinds of items with which somebody waits for a decision: each is shown on its own."""
-METER = 6
+METER, ROOMY = 6, 60
 
 
 def likeness(item: Item) -> object:
@@ -245,6 +245,11 @@ def meter(progress: int) -> str:
     return f"{'█' * filled}{'░' * (METER - filled)} {share:3d}%"
 
 
+def number_of(words: str) -> str:
+    """Of a progress bar only the number, which has room everywhere."""
+    return words.rpartition(" ")[2]
+
+
 STATES = {
     "alive": "green",
     "off": "dim",
@@ -261,9 +266,15 @@ LARGEST = {"agent": 24, "assignee": 16, "from_to": 30, "type": 13, "state": 22}
 
 
 def screen(
-    seen: Snapshot, items: Collection[Item], texts: Texts, height: int, further: Sequence[Part] = ()
+    seen: Snapshot,
+    items: Collection[Item],
+    texts: Texts,
+    height: int,
+    further: Sequence[Part] = (),
+    width: int = ROOMY,
 ) -> RenderableType:
-    """Returns the whole picture, at most `height` lines as wide as the terminal; `items` wait for the human."""
+    """Returns the whole picture, at most `height` lines as wide as the terminal; `items` wait for the human. Of less
+    than `ROOMY` columns, none is spent on bars."""
     everything = list(tables(seen, items, further, texts))[: max(height - FRAME, 0)]  # each has a line of head
     wanted = [len(rows) for *_, rows in everything]
     room = height - FRAME - len(everything)
@@ -272,6 +283,9 @@ def screen(
     weights = [MOST if name == "attention" else 1 for name, *_ in everything]
     for (title, head, rows), lines in zip(everything, shares(wanted, room, weights), strict=True):
         parts += [Text("")] * airy
+        if width < ROOMY and "progress" in head:
+            at = head.index("progress")
+            rows = [(*row[:at], number_of(row[at]), *row[at + 1 :]) for row in rows]
         parts.append(_table(texts, title, head, rows, lines))
     parts += [Text("")] * airy
     parts.append(_line(texts("watch.quits", time=f"{seen.at.astimezone(local_zone()):%H:%M:%S}"), "dim"))
@@ -403,7 +417,8 @@ def run(services: Services, messages: int) -> None:
             seen = changes.count
             items = waiting_for_owner(services, services.recent_attention.of)
             taken = services.snapshots.take(messages=messages)
-            picture = screen(taken, items, services.people, live.console.height, parts_of(services))
+            size = live.console.size
+            picture = screen(taken, items, services.people, size.height, parts_of(services), size.width)
             live.update(picture, refresh=True)
             time.sleep(CALM_SECONDS)
             changes.wait(seen, TICK_SECONDS)
@@ -458,6 +473,8 @@ def watch(context: SessionContext, once: bool, plain: bool, messages: int) -> No
 
 def _plain(seen: Snapshot, items: Collection[Item], parts: Sequence[Part], texts: Texts) -> Iterator[str]:
     yield heading(seen, items, texts)
-    for _, head, rows in tables(seen, items, parts, texts):
+    for name, head, rows in tables(seen, items, parts, texts):
         yield ""
+        if is_terminal():
+            yield Styled(texts(f"watch.{name}"), "bold underline")
         yield from titled_table(texts, head, rows)

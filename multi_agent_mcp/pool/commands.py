@@ -109,7 +109,7 @@ def _columns(services: Services, now: datetime) -> dict[str, Callable[[CommandLe
         "for": lambda one: ago(one.began or now, now, texts),
         "agent": lambda one: display_id(one.agent_id) if one.agent_id else "-",
         "pid": lambda one: str(one.pid),
-        "command": lambda one: shortened(one_line(one.command), COMMAND_SHOWN),
+        "runs": lambda one: shortened(one_line(one.command), COMMAND_SHOWN),
     }
 
 

@@ -67,3 +67,11 @@ def test_styles_stay_where_they_are() -> None:
     first, second, *_ = flow(line, 20)
     assert first.spans == [Text.from_markup("状態: [cyan]進行中[/]").spans[0]]
     assert second.spans == []
+
+
+@pytest.mark.parametrize("width", [34, 40, 60])
+@pytest.mark.parametrize("date", ["2026-11-28 18:50:07 UTC", "2026-11-28 18:50:07 (JST)", "2026-11-28 18:50 +0545"])
+def test_a_date_keeps_its_time_and_zone_and_a_label_is_not_parted(date: str, width: int) -> None:
+    lines = flowed(f"worker-a が使用量の上限に達しました（枠: five_hour）。解除: {date}。 seen {date} and later", width)
+    assert sum(line.count(date) for line in lines) == 2, lines
+    assert not [line for line in lines if line.startswith("除") or line.endswith("解除:")], lines

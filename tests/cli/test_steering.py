@@ -6,6 +6,7 @@ import asyncio
 import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.features import Features
 from multi_agent_mcp.features.ours import ALL, OURS
 from multi_agent_mcp.services.attention import Item
+from multi_agent_mcp.services.tasks.board import NewTask
 from tests.cli.conftest import Ask, Run
 from tests.cli.test_watch import HOSTILE, agent, message
 
@@ -160,6 +162,37 @@ def test_the_last_line_says_how_to_end_at_any_width(run: Run, tmp_path: Path, la
                 assert columns(last) <= width
             await pilot.press("p", "escape", "tab", "shift+tab", "down", "ctrl+c")
             await until(lambda: not screen.is_running, pilot)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_forty_columns_have_the_numbers_and_a_key_that_says_all_keys(run: Run, tmp_path: Path, language: str) -> None:
+    team = f"session: demo\nlanguage: {language}\nagents:\n  - {{id: owner, role: owner, type: human}}\n"
+    (tmp_path / "team.yaml").write_text(team + "  - {id: frontend-engineer, role: admin, parent: owner}\n")
+    assert run("init").exit_code == 0
+    session = tmp_path / ".multi-agent-mcp" / "demo"
+    title = "ログイン画面の入力検証を直す" if language == "ja" else "Mend the checks of the login page"
+    services = open_session(session.parent, session.name)
+    new = NewTask(title=title, assignee_id="frontend-engineer")
+    (task,) = services.task_creation.create(services.agents.owner(), [new])
+    services.task_changes.start(services.agents.get("frontend-engineer"), task.id)
+    services.workspace.tasks.update(task.id, lambda found: replace(found, progress=45))
+
+    async def scene() -> None:
+        async with standing(session, 40) as (pilot, screen):
+            await pilot.press("tab", "tab")
+            await until(lambda: any(" 45%  " in line for line in lines(screen)), pilot)
+            (row,) = [line for line in lines(screen) if " 45%  " in line]
+            assert columns(row.partition("%  ")[2].rstrip()) > 12
+            assert "? " in lines(screen)[-1]
+            await pilot.press("question_mark")
+            await until(lambda: f"multi-agent-mcp task assign {task.id}" in flat(lines(screen)), pilot)
+            await pilot.press("escape")
+            await until(lambda: any(" 45%  " in line for line in lines(screen)), pilot)
+
+    def flat(said: list[str]) -> str:
+        return " ".join(" ".join(said).split())
 
     play(scene)
 

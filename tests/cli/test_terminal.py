@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from dataclasses import replace
+from datetime import timedelta
 from fcntl import ioctl
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.texts import catalogue
+from multi_agent_mcp.usage.limit import LimitSeen
 from tests.cli.conftest import Ask
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -163,6 +166,61 @@ def test_no_number_stands_without_its_name_where_a_row_becomes_a_few_lines(busy:
     _, *cells = re.split(r" {2,}", " ".join(said[at : said.index("", at)]).replace(" \n", " "))
     assert len(cells) > 1
     assert [cell for cell in cells if re.match(r"\d", cell)] == [], said
+
+
+LONG_NAME = "frontend-engineer-of-the-second-team"
+
+
+@pytest.fixture
+def crowded(busy: Path) -> Path:
+    """The same in Japanese, with an agent that has a long name, and one that has met a limit."""
+    settings = busy / "session.yaml"
+    settings.write_text(settings.read_text().replace("language: en", "language: ja"))
+    services = open_session(busy.parent, busy.name)
+    services.agents.add(Agent(id=LONG_NAME, role="worker", parent_id="admin"))
+    titles = ["ログイン画面の入力検証を直し、エラー文言を日本語と英語の両方で表示できるようにする" for _ in range(2)]
+    given = [NewTask(title=title, assignee_id=LONG_NAME) for title in titles]
+    services.task_creation.create(services.agents.owner(), given)
+    services.messages.send(services.agents.get(LONG_NAME), Draft(content="あ" * 90, receiver_id="owner"))
+    until = services.clock() + timedelta(hours=30)
+    seen = LimitSeen(at=services.clock(), window="five_hour", until=until, source="hook")
+    services.limits.saw("w0", "claude", seen)
+    return busy
+
+
+@pytest.mark.parametrize("width", [40, 50])
+@pytest.mark.parametrize("words", [("agent", "list"), ("task", "list"), ("watch", "--once")])
+def test_no_cell_is_parted_where_a_row_becomes_a_few_lines(crowded: Path, words: tuple[str, ...], width: int) -> None:
+    said = in_terminal(width, *words, session=crowded)
+    assert all(columns(line) <= width for line in said if LONG_NAME not in line), said
+    cells = [cell.strip() for line in said for cell in line.split("  ")]
+    known = {"agent": "稼働 いいえ", "task": "未着手", "watch": "進捗 ░░░░░░   0%"}
+    expected = known[words[0]].split("   ")[0]
+    assert [cell for cell in cells if cell.startswith(expected)], said
+    if words[0] == "agent":
+        assert [cell for cell in cells if re.fullmatch(r"稼働 上限到達（解除 .*\d\d:\d\d）", cell)], said
+        assert "" not in said[:-1]  # rows of one line stand below each other
+
+
+def test_a_title_is_whole_where_long_names_leave_little_room(crowded: Path) -> None:
+    said = in_terminal(80, "task", "list", session=crowded)
+    assert "エラー文言を日本語と英語の両方で表示できるようにする" in "".join(line.strip() for line in said)
+    assert all(columns(line) <= 80 for line in said)
+
+
+def test_watch_once_names_its_tables_and_cuts_nothing_where_there_is_room(crowded: Path) -> None:
+    said = in_terminal(200, "watch", "--once", session=crowded)
+    texts = catalogue("ja", "people")
+    assert [line for line in said if line in {texts(f"watch.{name}") for name in ("agents", "tasks", "messages")}] == [
+        texts("watch.agents"),
+        texts("watch.tasks"),
+        texts("watch.messages"),
+    ]
+    (mail,) = [line for line in said if "あああ" in line and texts("attention.kind.mail") in line]
+    following = said[said.index(mail) + 1]
+    assert (mail + following).count("あ") >= 90
+    narrow = in_terminal(80, "watch", "--once", session=crowded)
+    assert any("… → owner" in line for line in narrow), narrow
 
 
 def test_a_terminal_gets_the_newest_edits_and_how_to_see_the_others(busy: Path) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from multi_agent_mcp.cli.rendering import Styled, ago
 from multi_agent_mcp.cli.screen.listings import row_text
-from multi_agent_mcp.cli.watch import Part, meter, screen, shares, state
+from multi_agent_mcp.cli.watch import ATTENTION, Part, meter, screen, shares, state
 from multi_agent_mcp.domain.agent import Agent, OwnerWait
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.stuck import AgentFacts, Stuck
@@ -143,6 +143,14 @@ def test_what_waits_is_said_in_narrow_terminals_and_gets_most_of_the_room() -> N
         assert sum("Do you want to proceed?" in line for line in lines) >= 3
 
 
+def test_a_narrow_screen_has_the_number_of_a_bar() -> None:
+    console = Console(file=StringIO(), width=50, height=40, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(screen(seen(1, 1, 1), [], ENGLISH, 40, width=50))
+    assert " 40% " in capture.get()
+    assert "██" not in capture.get()
+
+
 def test_room_is_shared_by_need() -> None:
     assert shares([3, 50, 50], 19) == [3, 8, 8]
     assert shares([1, 1, 1], 19) == [1, 1, 1]
@@ -168,7 +176,9 @@ def test_states_ages_and_progress_are_told_in_a_few_letters() -> None:
 
 
 def test_a_row_of_the_screen_keeps_the_styles_of_its_cells() -> None:
-    line = row_text((state(agent(interrupts=1), NOW, ENGLISH), Styled("進行中", "cyan"), "plain"), [12, 8, 6])
+    line = row_text(
+        (state(agent(interrupts=1), NOW, ENGLISH), Styled("進行中", "cyan"), "plain"), [12, 8, 6], ATTENTION[:3]
+    )
     assert {(line.plain[span.start : span.end].strip(), span.style) for span in line.spans} == {
         ("interrupted", "bold red"),
         ("進行中", "cyan"),

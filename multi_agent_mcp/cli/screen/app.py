@@ -270,10 +270,13 @@ class WatchScreen(App[None]):
             self._put("#glance", Text(whole_parts(picture.glance, self.size.width), style="bold cyan"))
             self.screen.set_class(bool(picture.glance), "telling")
             self._put("#lists", self._list_names(picture))
-            head = row_text(heads, listing.widths(width, heads))
+            names = listing.columns
+            head = row_text(heads, listing.widths(width, heads), names)
             head.stylize("dim")
             self._put("#heads", head)
-            rows.fill(len(listing.subjects), lambda at, room: row_text(listing.rows[at], listing.widths(room, heads)))
+            rows.fill(
+                len(listing.subjects), lambda at, room: row_text(listing.rows[at], listing.widths(room, heads), names)
+            )
         place = listing.position(self.chosen)
         rows.choose((rows.cursor or 0) if place is None else place)
         self._choose()
@@ -329,10 +332,11 @@ class WatchScreen(App[None]):
         self._put("#title", Text(f"── {one_line(words)} ".ljust(WIDEST, "─"), style="dim"))
 
     def _show_keys(self) -> None:
-        """The last line: what the keys do now. How to end is there at any width."""
+        """The last line: what the keys do now. How to end is there at any width, and where they have no room, how to
+        see all."""
         at = "" if self._picture is None else f"{self._picture.at.astimezone(local_zone()):%H:%M:%S}"
         end = self.texts("watch.quits", time=at)
-        shown = [f"{action.key} {self.texts(f'steer.{action.name}')}" for action in self.actions if action.shown]
+        shown = [self._key_words(action) for action in self.actions if action.shown]
         if self._asked is not None:
             shown, end = [self.texts("steer.enter"), self.texts("steer.escape")], self.texts("steer.ends")
         elif self.screen.has_class("reading"):
@@ -340,9 +344,26 @@ class WatchScreen(App[None]):
         else:
             last = [f"/ {self.texts('steer.filter')}", f"Tab {self.texts('steer.lists')}"]
             shown = [f"o {self.texts('steer.open')}", *shown, *last]
+        if columns(BETWEEN.join([*shown, end])) > self.size.width and self._asked is None:
+            end = BETWEEN.join([f"? {self.texts('steer.keys')}", end.rpartition(BETWEEN)[2]])
         while shown and columns(BETWEEN.join([*shown, end])) > self.size.width:
             shown.pop()
         self._put("#keys", Text(BETWEEN.join([*shown, end])))
+
+    def _key_words(self, action: KeyCommand) -> str:
+        return f"{action.key} {self.texts(f'steer.{action.name}')}"
+
+    def _explain_keys(self) -> None:
+        """What each key does now, and which command that is."""
+        own = (("o", "open"), ("/", "filter"), ("Tab", "lists"), ("q", "end"))
+        said = [(action.key, action.name, command_line(action.filled("…"))) for action in self.actions]
+        words = [(key, self.texts(f"steer.{name}"), "") for key, name in own]
+        rows = [*((key, self.texts(f"steer.{name}"), command) for key, name, command in said), *words]
+        wide = max(columns(name) for _, name, _ in rows)
+        lines = [f"{key:3}  {name}{' ' * (wide - columns(name))}  {command}".rstrip() for key, name, command in rows]
+        self._show_output("", [Text(line) for line in lines])
+        self._show_title(self.texts("steer.keys"))
+        self._read()
 
     # The keys.
 
@@ -378,6 +399,8 @@ class WatchScreen(App[None]):
             self._read()
         elif key == "slash" and not is_reading:
             self._ask(FILTER)
+        elif key == "question_mark":
+            self._explain_keys()
         elif key == "escape" and not is_reading and self._sought.pop(self._listed, ""):
             self._show_list()
         elif key in ("o", "enter", "escape"):

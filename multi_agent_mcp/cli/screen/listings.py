@@ -15,9 +15,9 @@ from rich.text import Text
 
 from multi_agent_mcp.cli import watch
 from multi_agent_mcp.cli.looking import entity_lines
-from multi_agent_mcp.cli.rendering import Painted, Styled, local_times
+from multi_agent_mcp.cli.rendering import Painted, Styled, local_times, shortened_pair
 from multi_agent_mcp.cli.screen.actions import Subject
-from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize
+from multi_agent_mcp.domain.text import columns, display_id, one_line, sanitize, shortened
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.services.glance import line_of
 
@@ -40,7 +40,11 @@ def comparable(text: str) -> str:
 _BLANK = re.compile(r"\s")
 GAP = 2
 LARGEST = 22
-LEAST = 8
+LEAST, READABLE = 8, 14
+"""The least columns of a cell, and those that the last one, which is words, has at least if others can give way."""
+LEASTS = {"progress": 4}
+GIVE_WAY = ("for", "type", "unread")
+"""The columns that are left out where there is no room for all, in this order; the particulars have them."""
 GOOD_FOR = timedelta(minutes=1)
 """How long what was read is shown although nothing changes: time itself makes agents stuck."""
 
@@ -79,12 +83,22 @@ class Listing:
         return [max((columns(row[at]) for row in self.rows), default=0) for at in range(len(self.columns) - 1)]
 
     def widths(self, width: int, heads: Sequence[str]) -> list[int]:
-        """The widths of the columns in a line of this width: the last one takes the rest."""
+        """The widths of the columns in a line of this width: the last one takes the rest. Where that is little, others
+        are narrower, or give way with a width of 0."""
         most = [watch.LARGEST.get(name, LARGEST) for name in self.columns]
         taken = [min(max(found, columns(heads[at])), most[at]) for at, found in enumerate(self._widest)]
-        while sum(taken) + GAP * len(taken) + LEAST > width and max(taken) > LEAST:
-            taken[taken.index(max(taken))] -= 1
-        return [*taken, max(width - sum(taken) - GAP * len(taken), 0)]
+        least = [min(now, LEASTS.get(name, LEAST)) for now, name in zip(taken, self.columns, strict=False)]
+
+        def rest() -> int:
+            return width - sum(now + GAP for now in taken if now)
+
+        while rest() < READABLE and taken != least:
+            widest = max((at for at, now in enumerate(taken) if now > least[at]), key=taken.__getitem__)
+            taken[widest] -= 1
+        for name in GIVE_WAY:
+            if rest() < READABLE and name in self.columns[:-1]:
+                taken[self.columns.index(name)] = 0
+        return [*taken, max(rest(), 0)]
 
 
 @dataclass(frozen=True)
@@ -184,16 +198,24 @@ def _of_the_session(seen: Snapshot, texts: Texts) -> Iterator[Listing]:
     )
 
 
-def row_text(row: Sequence[str], widths: Sequence[int]) -> Text:
+def row_text(row: Sequence[str], widths: Sequence[int], names: Row) -> Text:
     """A row as a line; what is too long ends with an ellipsis."""
     line = Text(no_wrap=True)
-    for cell, width in zip(row, widths, strict=True):
+    for name, cell, width in zip(names, row, widths, strict=True):
+        if not width and name != names[-1]:
+            continue  # it has given way
         text = watch.styled_cell(cell)
-        text.plain = sanitize(_BLANK.sub(" ", cell))
-        text.truncate(width, overflow="ellipsis", pad=True)
+        text.plain = _cut(name, sanitize(_BLANK.sub(" ", cell)), width)
+        text.truncate(width, pad=True)
         line.append_text(text).append(" " * GAP)
     line.right_crop(GAP)
     return line
+
+
+def _cut(name: str, words: str, width: int) -> str:
+    if name == "progress" and columns(words) > width:
+        return watch.number_of(words).rjust(width)
+    return shortened_pair(words, width) if name == "from_to" else shortened(words, width)
 
 
 # The particulars of a row.
