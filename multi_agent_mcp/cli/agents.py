@@ -211,7 +211,7 @@ def approve_all(context: SessionContext) -> None:
 @session_command()
 def remove(context: SessionContext, agent_id: str, *, hand_over: bool) -> None:
     """Take an agent out: nobody can write to it any more, and its window is closed. Its files stay; its superior gets
-    the reviews and questions that waited for it.
+    what waited for it.
 
     Example: `multi-agent-mcp agent remove worker-a --hand-over`
     """

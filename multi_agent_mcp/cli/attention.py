@@ -63,10 +63,11 @@ def answer(
     question: str | None,
     keys: str | None,
 ) -> None:
-    """Answer a question, or what a host asks in its pane. Without arguments: list both; without an answer: show one.
+    """Answer a question, or what a host asks in its pane. Without arguments: list what is asked; without
+    an answer: show one.
 
-    A question is answered by one of its choices (or its number), or freely if it has none; a host by the key of one of
-    the choices that are listed with what it asks.
+    A host is answered by the key of one of the choices that are listed with what it asks; a question by one of its
+    choices (or its number), or freely if it has none.
 
     Example: `multi-agent-mcp answer worker-a 1`
     """

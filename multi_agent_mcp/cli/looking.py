@@ -380,7 +380,7 @@ def _listed(items: Iterable[str], texts: Texts) -> str:
 @click.option("--open", "open_browser", is_flag=True, help="Open the link in your browser.")
 @session_command(acting=True)
 def web(context: SessionContext, port: int | None, open_browser: bool) -> None:
-    """Show the board, agents, messages and timeline of a session in a browser, live, until Ctrl-C.
+    """Show a session in a browser, live, until Ctrl-C: board, agents, messages, timeline.
 
     The link works once; the browser that opens it keeps a cookie. The server listens on this machine only.
 

@@ -96,7 +96,9 @@ def _reduced(command: click.Command, path: str, features: Features) -> click.Com
     and commands below it."""
     reduced, lacks = copy(command), features.foreign("options", path)
     lacks |= {str(one.name) for one in command.params if getattr(one, "feature", None) in ABSENT}
-    reduced.params = [parameter for parameter in command.params if parameter.name not in lacks]
+    reduced.params = [
+        _parameter(parameter, path, features) for parameter in command.params if parameter.name not in lacks
+    ]
     if without := [parameter.name for parameter in command.params if parameter.name in lacks]:
         reduced.callback = partial(_callback(command), **dict.fromkeys(map(str, without)))
     reduced.help = features.said(path, command.help or "") or None
@@ -111,6 +113,18 @@ def _first_sentence(text: str) -> str | None:
     """What a list of commands says of one: click cuts what is longer than a line, where this one is wrapped."""
     first = " ".join(text.partition("\n\n")[0].split())
     return first[: first.find(". ") + 1] or first or None
+
+
+def _parameter(parameter: click.Parameter, path: str, features: Features) -> click.Parameter:
+    """The parameter without what its help says of features that are off, and without their values."""
+    reduced, kind = copy(parameter), parameter.type
+    if isinstance(reduced, click.Option | click.Argument) and reduced.help:
+        reduced.help = features.said(path, reduced.help)
+    if reduced.metavar:
+        reduced.metavar = features.said(path, reduced.metavar)
+    if isinstance(kind, click.Choice) and features.foreign("choices", str(parameter.name)):
+        reduced.type = click.Choice(features.offered(str(parameter.name), kind.choices))
+    return reduced
 
 
 def _callback(command: click.Command) -> Callable[..., Any]:

@@ -66,7 +66,8 @@ def diff(context: SessionContext, task_id: str, stat: bool, path: str | None) ->
 def reject(
     context: SessionContext, task_id: str, remarks: Sequence[str], reason: str | None, state: str | None
 ) -> None:
-    """Reject the result of a task in review, or a request, with remarks on lines of its files (`task diff`).
+    """Reject a task that an agent requested for itself, or the result of one in review, with remarks on lines of its
+    files (`task diff`).
 
     Example: `multi-agent-mcp task reject tsk_1a2b "src/app.py:12: This leaks the handle."`
     """

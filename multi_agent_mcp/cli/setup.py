@@ -253,7 +253,7 @@ class _Hosts(click.Choice[str]):
     help="Add what the project's agents have to know of the team to AGENTS.md (and CLAUDE.md), or take it out.",
 )
 @click.option("--language", type=click.Choice(LANGUAGES), help="Default: team.yaml's; for a new one the locale's.")
-@click.option("--yes", is_flag=True, help="Approve what decides when work is proven and what agents may do, unasked.")
+@click.option("--yes", is_flag=True, help="Approve, unasked, what agents may do and when work is proven.")
 @ROOT
 @SESSION
 @JSON

@@ -221,7 +221,7 @@ def _delivery_key(task: Task, delivered: Mapping[str, Any]) -> str:
 @TASK_ID
 @session_command(acting=True)
 def show(context: SessionContext, task_id: str) -> None:
-    """Show a task with the receipts of its checks, and its history.
+    """Show a task with its history, and the receipts of its checks.
 
     Example: `multi-agent-mcp task show tsk_1a2b`
     """

@@ -47,8 +47,8 @@ def demo(scene: str, attach: bool, keep: bool, directory: Path | None, language:
     office: an afternoon of a team, in the console; goes on until Ctrl-C.
     machines: the main job across three machines, of which one is cut off, and the hub dies.
 
-    With --keep or --directory the session stays, with a picture of what happened (timeline.svg) beside it; and so it
-    does if a step is missing.
+    With --keep or --directory, and if a step is missing, the session stays, beside it a picture of what happened:
+    timeline.svg.
 
     Example: `multi-agent-mcp demo interrupt`
     """

@@ -11,7 +11,8 @@ session, and those of other packages (docs/first-change.md, A feature).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar
@@ -123,8 +124,12 @@ class Feature(NamedTuple):
     """Tools of other features → arguments that are its own; in items of a list as `tasks.done_when`."""
     keys: Mapping[str, tuple[str, ...]] = {}
     """Entities of other features → keys in answers about one that are its own."""
+    choices: Mapping[str, tuple[str, ...]] = {}
+    """Arguments of other features' tools and commands, by their own name → values that are its own: `status` →
+    `review`."""
     phrases: Mapping[str, tuple[str, ...]] = {}
-    """Tools and commands of other features → what their descriptions say of it."""
+    """Tools and commands of other features (`task add`) → what their descriptions, and those of a command's arguments
+    and options, say of it."""
     while_waiting: tuple[str, ...] = ()
     """The tools that an Owner may call who waits for an answer."""
     commands: Mapping[str, Command] = {}
@@ -229,9 +234,14 @@ class Features:
 
     def said(self, name: str, words: str) -> str:
         """A description of the tool or command of this name, without what it says of features that are off."""
-        for phrase in self.foreign("phrases", name):
-            words = words.replace(phrase, "")
+        for phrase in sorted(self.foreign("phrases", name), key=len, reverse=True):
+            words = re.sub(r"\s+".join(map(re.escape, phrase.split(" "))), "", words)
         return words
+
+    def offered(self, name: str, choices: Iterable[str]) -> tuple[str, ...]:
+        """The values that an argument of this name can have, without those of features that are off."""
+        foreign = self.foreign("choices", name)
+        return tuple(choice for choice in choices if choice not in foreign)
 
     def foreign(self, field: str, name: str) -> set[str]:
         """What belongs to features that are off in something of this name that is not theirs: arguments and phrases of

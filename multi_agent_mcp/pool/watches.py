@@ -126,7 +126,7 @@ class Watches(Service):
         """Raises unless the target is an agent or a task that can be in this state."""
         if target.startswith("tsk_"):
             task = self.task_changes.get(target)
-            require_choice("state", state, OF_TASKS)
+            require_choice("state", state, self.session.features.offered("state", OF_TASKS))
             is_over_otherwise = task.final and task.status != "done"  # which is said
             if state == "merged" and not is_over_otherwise and not self._may_deliver(task):
                 raise InvalidArguments("nothing_to_merge", task_id=task.id)

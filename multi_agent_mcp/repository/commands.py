@@ -119,8 +119,8 @@ def release(context: SessionContext, reservation_id: str | None) -> None:
 @click.argument("place", metavar="FILE[:LINE]", help="A file of the repository, and a line in it.")
 @session_command()
 def why(context: SessionContext, place: str) -> None:
-    """Say for which task a line of a file was written, or all of its lines: by whom, who asked for it and who reviewed
-    it, with the receipts of its checks and what was asked meanwhile.
+    """Say for which task a line of a file was written, or all of its lines: by whom, who asked for it, who reviewed it
+    with which receipts of its checks, and what was asked meanwhile.
 
     Example: `multi-agent-mcp why a.txt:1`
     """

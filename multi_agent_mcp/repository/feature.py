@@ -37,6 +37,7 @@ RESERVATIONS = Feature(
     ),
     pages=("files",),
     checks={"reservations": ".repository.reservations:check"},
+    phrases={"checks approve": (", reservations",)},
     judges=(".repository.reservations:judge",),
     watched=(".repository.views:watched", ".repository.views:watched_reservations"),
     of_agent=(".repository.views:edits_and_reservations",),
@@ -54,6 +55,8 @@ WORKTREES = Feature(
     },
     of_agents=("workspace", "commit"),
     keys={"task": ("commits", "uncommitted")},
+    choices={"state": ("merged",)},
+    phrases={"notify_when": (", merged",), "when": (", merged",)},
     topics={".workspaces": "files"},
     services={
         "worktrees": ".repository.worktrees:Worktrees",

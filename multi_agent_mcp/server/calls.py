@@ -10,11 +10,12 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
@@ -68,7 +69,8 @@ UNLISTED = WithJsonSchema({"type": "string"})
 @dataclass(frozen=True)
 class Tool:
     """A tool. `fn(call, …)` returns a JSON object or raises a refusal; `title` is what hosts show to people. A session
-    does without the arguments that it `lacks`, and the words of its description that are `unsaid` (`features`)."""
+    does without the arguments, and the values of arguments (`status=review`), that it `lacks`, and the words of its
+    description that are `unsaid` (`features`)."""
 
     fn: Callable[..., Answer]
     title: str
@@ -89,13 +91,22 @@ class Tool:
         parameters = list(inspect.signature(self.fn, eval_str=True).parameters.values())[1:]
         specs: dict[str, Any] = {
             parameter.name: (
-                _lacking(parameter.annotation, self.lacks, f"{parameter.name}."),
+                self._reduced(parameter.annotation, parameter.name),
                 ... if parameter.default is inspect.Parameter.empty else parameter.default,
             )
             for parameter in parameters
             if parameter.name not in self.lacks
         }
         return create_model(self.name, __config__=ConfigDict(extra="forbid"), **specs)
+
+    def _reduced(self, annotation: Any, name: str) -> Any:
+        """The annotation of an argument without what a session does without."""
+        fields, values = (
+            {lacked.removeprefix(f"{name}{sign}") for lacked in self.lacks if lacked.startswith(f"{name}{sign}")}
+            for sign in ".="
+        )
+        annotation = _without_fields(annotation, fields) if fields else annotation
+        return _without_values(annotation, values) if values else annotation
 
     @property
     def description(self) -> str:
@@ -145,11 +156,20 @@ class Tool:
         )
 
 
-def _lacking(annotation: Any, lacks: Iterable[str], prefix: str) -> Any:
-    """The annotation of an argument; of a list of models without those of their fields that a session does without."""
-    names = {name.removeprefix(prefix) for name in lacks if name.startswith(prefix)}
-    if not names:
-        return annotation
+def _without_values(annotation: Any, values: Collection[str]) -> Any:
+    """The annotation without these values of its literals."""
+    if get_origin(annotation) is Literal:
+        return Literal[tuple(value for value in get_args(annotation) if value not in values)]
+    if get_origin(annotation) is Annotated:
+        inner, *more = get_args(annotation)
+        return Annotated[_without_values(inner, values), *more]
+    if get_origin(annotation) in (Union, UnionType):
+        return Union[tuple(_without_values(part, values) for part in get_args(annotation))]  # noqa: UP007 - computed
+    return annotation
+
+
+def _without_fields(annotation: Any, names: Collection[str]) -> Any:
+    """The annotation of a list of models without these of their fields."""
     (model,) = get_args(annotation)
     fields: dict[str, Any] = {name: (found.annotation, found) for name, found in model.model_fields.items()}
     kept = {name: field for name, field in fields.items() if name not in names}

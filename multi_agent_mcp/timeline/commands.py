@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ from multi_agent_mcp.texts import Texts
 if TYPE_CHECKING:
     from multi_agent_mcp.timeline.events import Arrow, Bar, Interruption, PaneAnswer, Timeline
     from multi_agent_mcp.timeline.figures import AgentFigures, Statistics
+    from multi_agent_mcp.wiring import Services
 
 STDOUT = Path("-")
 SHOWN = 100
@@ -212,24 +213,34 @@ def stats(context: SessionContext, days: int) -> None:
     found = services.statistics.last_days(days, zone)
     rows = services.contributions.ask("usage_rows", days, zone) or ()
     tokens = services.contributions.ask("tokens", days, zone) or {}
-    context.answer(
-        found.as_answer() | {"usage": [row.as_answer() for row in rows]}, _table(found, tokens, context.texts)
-    )
+    answer = services.statistics.answer(found) | {"usage": [row.as_answer() for row in rows]}
+    context.answer(answer, _table(found, tokens, services))
 
 
-def _table(found: Statistics, tokens: Mapping[str, int], texts: Texts) -> Iterator[str]:
+def _table(found: Statistics, tokens: Mapping[str, int], services: Services) -> Iterator[str]:
+    texts, features = services.people, services.session.features
     yield texts("stats.period", start=f"{found.days[0].day}", end=f"{found.days[-1].day}")
     yield ""
-    yield from titled_table(texts, AGENTS, _agents(found, texts))
+    lacked = features.foreign("keys", "figures of an agent")
+    yield from _titled(texts, AGENTS, _agents(found, texts), lacked)
     yield ""
     if tokens:
         yield from titled_table(texts, USED, [(agent_id, f"{used:,}") for agent_id, used in tokens.items()])
         yield ""
-    yield from titled_table(texts, TASKS, _tasks(found, texts))
+    lacked = features.foreign("keys", "figures of a task")
+    yield from _titled(texts, TASKS, _tasks(found, texts), lacked)
     yield ""
     yield from titled_table(texts, DAYS, _days(found, texts))
     if found.left_out:
         yield texts("stats.left_out", count=found.left_out)
+
+
+def _titled(
+    texts: Texts, names: Sequence[str], rows: Iterable[Sequence[object]], lacked: Collection[str]
+) -> Iterator[str]:
+    """Yields the table without the columns that this session lacks."""
+    kept = [place for place, name in enumerate(names) if name not in lacked]
+    return titled_table(texts, [names[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
 def _agents(found: Statistics, texts: Texts) -> Iterator[tuple[object, ...]]:

@@ -13,6 +13,10 @@ TIMELINE = Feature(
         "timeline": Command("Looking", ".timeline.commands:timeline", "Show what happened when, or draw it."),
         "stats": Command("Looking", ".timeline.commands:stats", "Count what each agent did, and how long tasks took."),
     },
+    phrases={
+        "demo": (", beside it a picture of what happened: timeline.svg",),
+        "web": (", timeline",),
+    },
     endpoints=(
         Endpoint("GET", "/timeline", ".timeline.page:show_timeline"),
         Endpoint("GET", "/stats", ".timeline.page:statistics"),

@@ -25,8 +25,9 @@ def statistics(call: ApiRequest) -> dict[str, Any]:
     (default: this machine's)."""
     days = max(call.number("days", DAYS_SHOWN, most=STATISTICS_DAYS_MAX), 1)
     zone, services = call.zone, call.services
+    counted = services.statistics
     figures: dict[str, Any] = services.unchanged.get(
-        "statistics", lambda: services.statistics.last_days(days, zone).as_answer(), of=(days, str(zone))
+        "statistics", lambda: counted.answer(counted.last_days(days, zone)), of=(days, str(zone))
     )
     return figures | {"usage": services.contributions.ask("usage_figures", days, zone) or NOT_COUNTED}
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.question import ANSWERED, Question
 from multi_agent_mcp.domain.times import in_zone
@@ -33,6 +33,12 @@ class StatisticsOfSession(Service):
         now = self.clock()
         midnight = in_zone(now, zone).replace(hour=0, minute=0, second=0, microsecond=0)
         return self.of(midnight - timedelta(days=days - 1), now, zone)
+
+    def answer(self, statistics: Statistics) -> dict[str, Any]:
+        """The statistics as JSON-ready values, without those of features that are off."""
+        found, shown = statistics.as_answer(), self.session.features.shown
+        agents = [shown("figures of an agent", figures) for figures in found["agents"]]
+        return found | {"agents": agents, "tasks": [shown("figures of a task", figures) for figures in found["tasks"]]}
 
     def prepare(self) -> None:
         """Reads what the page of statistics counts, so that it need not wait for that."""

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -16,6 +18,7 @@ from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
+from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.features import Feature, Features
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.pytest_plugin import MakeTeam
@@ -39,12 +42,20 @@ COMMANDS_OF = {
     "timeline": {"timeline", "stats"},
     "machines": {"share", "join", "machines", "relay", "leave"},
 }
+CHANGES_TOOLS = {"questions", "reservations", "proof", "worktrees"}
 WORDS_OF = {
-    "questions": ("answer_question", "`ask`"),
-    "reservations": ("reserve_files", "release_files"),
-    "proof": ("done_when", "in review", "verify"),
+    "questions": r"question|answer_question|`ask`|qst_|was asked",
+    "reservations": r"reserv|release_files|rsv_",
+    "worktrees": r"worktree|\bmerge|workspace",
+    "usage": r"tokens\b|budget|usage limit",
+    "proof": r"done.when|review(?!_)|receipts|\bprove|proof|verify a|--force |--state ",
+    "telemetry": r"telemetry|span",
+    "timeline": r"timeline|statistics",
+    "machines": r"another machine|between machines|machines:|another home|hub",
 }
-"""Words of agents' texts that belong to a feature."""
+"""What a feature alone says, in help texts and in descriptions and schemas of tools."""
+ORDINARY = r"questions in panes|with a question; nothing|--question ID|work, review, read_messages"
+"""What the core says with such words: a host's question, a request to be looked at."""
 
 Without = Callable[..., Services]
 
@@ -76,14 +87,17 @@ def run(services: Services, *arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("name", OPTIONAL)
 def test_its_tools_and_arguments_are_nowhere(without: Without, name: str) -> None:
-    features = without(name).session.features
-    tools = tools_of(features)
-    assert TOOLS.keys() - tools.keys() == TOOLS_OF.get(name, set())
-    listed = json.dumps([tool.described().model_dump(mode="json") for tool in tools.values()], ensure_ascii=False)
-    whole = json.dumps([tool.described().model_dump(mode="json") for tool in TOOLS.values()], ensure_ascii=False)
-    for word in WORDS_OF.get(name, ()):
-        assert word not in listed
-    assert (len(listed) < len(whole)) == (name in WORDS_OF)
+    assert TOOLS.keys() - tools_of(without(name).session.features).keys() == TOOLS_OF.get(name, set())
+    with_pool = (
+        tools_of(Features(OURS)),
+        tools_of(Features(tuple(one for one in OURS if one.name != name), (OPTIONAL[name],))),
+    )
+    whole, listed = (
+        json.dumps([tool.described().model_dump(mode="json") for tool in tools.values()], ensure_ascii=False)
+        for tools in with_pool
+    )
+    assert re.findall(WORDS_OF[name], re.sub(ORDINARY, "", listed)) == []
+    assert (len(listed) < len(whole)) == (name in CHANGES_TOOLS)
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -93,6 +107,25 @@ def test_its_commands_are_nowhere(without: Without, name: str) -> None:
         code, said = run(services, command)
         assert (code, "No such command" in said) == (2, True), said
     assert OPTIONAL[name].commands.keys() == COMMANDS_OF[name]
+
+
+def helps(group: click.Group, context: click.Context) -> Iterator[str]:
+    """What `--help` says of a group and of every command below it."""
+    yield group.get_help(context)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        below = click.Context(command, parent=context, info_name=name, terminal_width=1000, max_content_width=1000)
+        yield from helps(command, below) if isinstance(command, click.Group) else [command.get_help(below)]
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_no_help_text_speaks_of_it(without: Without, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(without(name).root.parent)
+    context = click.Context(app, info_name="multi-agent-mcp", terminal_width=1000, max_content_width=1000)
+    said = [re.sub(ORDINARY, "", text).replace("Usage:", "") for text in helps(app, context)]
+    assert len(said) > 50
+    assert [line for text in said for line in text.splitlines() if re.search(WORDS_OF[name], line)] == []
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -237,6 +270,43 @@ def test_options_and_commands_below_others_go_with_their_feature(without: Withou
     assert run(services, "resume", "worker-a", "--tokens", "5")[0] == 2
     assert run(services, "task", "add", "x")[0] == 0
     assert "verify" not in run(services, "task", "--help")[1]
+
+
+def test_without_proof_nothing_can_be_moved_to_where_nobody_looks_at_it(without: Without) -> None:
+    services = without("proof")
+    (task,) = services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
+    Seat(services, "worker-a").call("get_next_action")
+    for answer in (
+        Seat(services, "worker-a").call("update_task_status", task_id=task.id, status="review"),
+        Seat(services, "worker-a").call("get_my_tasks", status="review"),
+    ):
+        assert (answer["error"], "review" in answer["message"]) == ("invalid_arguments", False)
+    with pytest.raises(InvalidArguments):
+        services.task_changes.set_status(services.agents.owner(), task.id, "review")
+    assert "review" not in services.task_changes.targets(services.agents.owner(), task)
+    assert "review" not in [column.status for column in services.board.columns()]
+    for command in (["task", "status", task.id, "review"], ["task", "list", "--status", "review"]):
+        assert run(services, *command)[0] == 2
+
+
+def test_a_task_that_is_in_review_is_shown_though_proof_is_off(without: Without, worker_a: Agent) -> None:
+    services = without()
+    _, task_id = reviewed(services, worker_a)
+    services = without("proof")
+    assert [task.id for column in services.board.columns() for task in column.tasks] == [task_id]
+    assert services.dashboard.data()["counts"]["review"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "column"), [("questions", "until_answer"), ("proof", "review")], ids=["questions", "proof"]
+)
+def test_statistics_have_no_column_of_it(without: Without, name: str, column: str) -> None:
+    for off, has in (((name,), False), ((), True)):
+        services = without(*off)
+        services.task_creation.create(services.agents.get("admin"), [NewTask(title="x", assignee_id="worker-a")])
+        figures = json.loads(run(services, "stats", "--json")[1])
+        assert (column in {*_keys(figures)}) == has
+        assert (services.people(f"table.{column}") in run(services, "stats")[1]) == has
 
 
 KEYS_OF = {

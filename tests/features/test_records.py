@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from operator import attrgetter
 
 import click
 import pytest
 
 from multi_agent_mcp.cli.main import COMMANDS, app
+from multi_agent_mcp.demo.commands import NAMES
 from multi_agent_mcp.domain.notification import ACTIONS
-from multi_agent_mcp.features import Feature, load
+from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.features import Feature, Features, load
 from multi_agent_mcp.features.ours import ALL, OURS, SECTIONS
-from multi_agent_mcp.server.tools import TOOLS
+from multi_agent_mcp.pool.watches import OF_TASKS
+from multi_agent_mcp.server.tools import TOOLS, tools_of
 from multi_agent_mcp.wiring import Services
 
 OPTIONAL = ("questions", "reservations", "proof", "worktrees", "usage", "telemetry", "timeline", "machines")
@@ -44,24 +48,44 @@ def test_whatever_a_record_names_is_there(feature: Feature, services: Services) 
     assert {*feature.of_agents, *filter(None, [feature.switch])} <= feature.settings.keys()
 
 
+def at(path: str) -> click.Command:
+    """The command of this name, with those above it."""
+    command: click.Command | None = app
+    for name in path.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(app), name)
+    assert command is not None
+    return command
+
+
+def said(path: str) -> Iterator[str]:
+    """What is said of a command, its arguments and its options."""
+    command, lines = at(path), dict(ALL.each("commands"))
+    yield lines[path].help if path in lines else ""
+    yield command.help or ""
+    for parameter in command.params:
+        yield from (getattr(parameter, "help", None) or "", parameter.metavar or "")
+
+
 @pytest.mark.parametrize("feature", OURS, ids=lambda feature: feature.name)
 def test_what_a_record_takes_from_others_is_there(feature: Feature) -> None:
+    tools = tools_of(Features(OURS))
+    choices: dict[str, tuple[str, ...]] = {"scene": NAMES, "state": OF_TASKS, "status": TASK_STATUSES}
     for tool, names in feature.arguments.items():
         for name in names:
             argument, _, inner = name.partition(".")
             schema = TOOLS[tool].described().input_schema["properties"][argument]
             assert not inner or inner in schema["items"]["properties"], name
-    lines = {name: command.help for name, command in ALL.each("commands")}
     for name, phrases in feature.phrases.items():
-        for phrase in phrases:
-            assert phrase in (TOOLS[name].description if name in TOOLS else lines[name])
+        words = " ".join(" ".join([tools[name].description] if name in tools else said(name)).split())
+        assert [phrase for phrase in phrases if phrase.strip() not in words] == []
     for path, names in feature.options.items():
-        command = app.get_command(click.Context(app), path.split()[0])
-        for name in path.split()[1:]:
-            command = command.commands[name]  # type: ignore[union-attr]
-        assert command is not None
+        command = at(path)
         below = getattr(command, "commands", {})
         assert set(names) <= {parameter.name for parameter in command.params} | set(below)
+    for name, values in feature.choices.items():
+        for value in values:
+            assert value in choices[name], name
 
 
 def test_the_line_of_a_group_names_commands_that_it_has() -> None:

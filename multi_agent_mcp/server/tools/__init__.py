@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 
 from multi_agent_mcp.features import Features, attempted, load
 from multi_agent_mcp.features.ours import ALL
@@ -31,9 +32,14 @@ def _sound(where: str) -> Sequence[Tool]:
 
 
 def _reduced(tool: Tool, features: Features) -> Tool:
-    lacks = frozenset(features.foreign("arguments", tool.name))
+    lacks = frozenset(features.foreign("arguments", tool.name)) | _values_lacked(tool, features)
     unsaid = frozenset(features.foreign("phrases", tool.name))
     return replace(tool, lacks=lacks, unsaid=unsaid) if lacks or unsaid else tool
+
+
+def _values_lacked(tool: Tool, features: Features) -> frozenset[str]:
+    names = signature(tool.fn).parameters
+    return frozenset(f"{name}={value}" for name in names for value in features.foreign("choices", name))
 
 
 TOOLS = tools_of(ALL)

@@ -158,7 +158,8 @@ class Snapshots(Service):
     def counts(self, tasks: Iterable[Task]) -> dict[str, int]:
         """The number of tasks of each status; `tasks` are the open ones."""
         counts = Counter(map(attrgetter("status"), tasks)) + self.workspace.tasks.closed_counts()
-        return {status: counts[status] for status in TASK_STATUSES}
+        offered = self.session.features.offered("status", TASK_STATUSES)
+        return {status: counts[status] for status in TASK_STATUSES if status in offered or counts[status]}
 
     def agents(self, tasks: Iterable[Task] | None = None, stuck: Mapping[str, Stuck] | None = None) -> list[AgentRow]:
         """The rows of all agents, each below its superior. `tasks` are the open tasks, if already read; `stuck` the

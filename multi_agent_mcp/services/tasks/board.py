@@ -142,8 +142,11 @@ class Board(Service):
         tasks = [task for task in self.tasks.open_in_order(wanted.assignees) if wanted.wants(task)]
         closed = self.tasks.closed_counts(wanted.assignees)
         columns = []
+        offered = self.session.features.offered("status", TASK_STATUSES)
         for name in TASK_STATUSES if status is None else (status,):
             mine = [task for task in tasks if task.status == name]
+            if not mine and name not in offered:
+                continue
             if wanted.reads and closed[name]:
                 read = self.tasks.closed(wanted.assignees, label=name, limit=FINISHED_LOOKED_AT)
                 mine += filter(wanted.wants, read)

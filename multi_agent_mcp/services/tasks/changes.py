@@ -177,13 +177,18 @@ class TaskChanges(Service):
             self.derived.end(previous)
         return task, previous
 
+    @property
+    def _statuses(self) -> tuple[str, ...]:
+        """Those that a task can be moved to."""
+        return self.session.features.offered("status", TASK_STATUSES)
+
     def set_status(self, actor: Agent, task_id: str, status: str, reason: str | None = None) -> tuple[Task, str]:
         """Moves a task to a status; returns the task and its previous status.
 
         Blocking or cancelling somebody else's task interrupts its assignee; blocking a parent blocks its open
         subtasks first, all of them or none.
         """
-        require_choice("status", status, TASK_STATUSES)
+        require_choice("status", status, self._statuses)
         reason = words_or_none("blocked_reason", reason)
         task = self.get(task_id)
         task.require_writer(actor.id, self.agents.all())
@@ -191,7 +196,7 @@ class TaskChanges(Service):
 
     def targets(self, actor: Agent, task: Task) -> dict[str, Refusal | None]:
         """For each other status, why `actor` could not move the task there now (None: it could). Changes nothing."""
-        others = [status for status in TASK_STATUSES if status != task.status]
+        others = [status for status in self._statuses if status != task.status]
         try:
             task.require_writer(actor.id, self.agents.all())
         except Refusal as refusal:
@@ -255,7 +260,7 @@ class TaskChanges(Service):
         require_sound(fields)
         status = updates.get("status")
         if status is not None:
-            require_choice("status", status, TASK_STATUSES)
+            require_choice("status", status, self._statuses)
         require_text("blocked_reason", change.reason)
         task = self.get(task_id)
         task.require_open()

@@ -151,10 +151,11 @@ function table(kind, head, rows, fixed = 0) {
 }
 
 function agents(found) {
+  const hasQuestions = facts.features.includes("questions");
   const longest = Math.max(1, ...found.map((agent) => agent.busy + agent.waiting));
-  const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", "stats.median_answer", "stats.median_lead"];
+  const head = ["stats.agent", "stats.presence", "stats.calls", "stats.mail", "stats.done", "stats.blocked", "stats.median_read", ...(hasQuestions ? ["stats.median_answer"] : []), "stats.median_lead"];
   const busiest = found.toSorted((one, other) => other.busy + other.waiting - one.busy - one.waiting);
-  return table("agents", head, busiest.map((agent) => ({ values: [agent.agent_id, agent.busy + agent.waiting, agent.tool_calls, agent.sent + agent.received, agent.done, agent.blocked, agent.until_read ?? -1, agent.until_answer ?? -1, agent.lead ?? -1], cells: () => [
+  return table("agents", head, busiest.map((agent) => ({ values: [agent.agent_id, agent.busy + agent.waiting, agent.tool_calls, agent.sent + agent.received, agent.done, agent.blocked, agent.until_read ?? -1, ...(hasQuestions ? [agent.until_answer ?? -1] : []), agent.lead ?? -1], cells: () => [
     who(agent.agent_id),
     meter(longest, [["busy", agent.busy], ["waiting", agent.waiting]]),
     count(agent.tool_calls),
@@ -162,7 +163,7 @@ function agents(found) {
     count(agent.done),
     length(agent.blocked || null),
     length(agent.until_read),
-    length(agent.until_answer),
+    ...(hasQuestions ? [length(agent.until_answer)] : []),
     length(agent.lead),
   ] })));
 }
@@ -171,7 +172,7 @@ const effort = (task) => task.lead ?? task.working;
 const isWorked = (task) => effort(task) > 0 || task.blocked > 0;
 
 function tasks(found) {
-  const worked = found.filter(isWorked);
+  const worked = found.filter(isWorked), hasReviews = facts.features.includes("proof");
   const sorted = worked.sort((one, other) => effort(other) - effort(one));
   const longest = Math.max(1, ...found.map((task) => task.lead ?? 0));
   const rows = sorted.map((task) => ({ cells: () => [
@@ -181,9 +182,9 @@ function tasks(found) {
     task.assignee_id ? who(task.assignee_id) : NONE,
     length(task.working || null),
     length(task.blocked || null),
-    length(task.review || null),
+    ...(hasReviews ? [length(task.review || null)] : []),
   ] }));
-  const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked", "status.review"];
+  const head = ["stats.task", "stats.lead", "filter.state", "board.assignee", "stats.busy", "stats.blocked", ...(hasReviews ? ["status.review"] : [])];
   return table("tasks", head, rows);
 }
 
