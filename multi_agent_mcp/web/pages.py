@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from starlette.routing import Route
 from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES
 from multi_agent_mcp.domain.task import TASK_PRIORITIES, TASK_STATUSES
 from multi_agent_mcp.domain.text import HIDDEN
+from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.texts import CONSOLE, catalogue
 from multi_agent_mcp.web.api.overview import homes
 from multi_agent_mcp.web.security import Auth
@@ -111,6 +113,7 @@ def _page(
             "priorities": TASK_PRIORITIES,
             "messagePriorities": MESSAGE_PRIORITIES,
             "hidden": HIDDEN,
+            "days": days_of(services.session.zone, services.clock()),
             "answers": services.settings.console_answers,
             "features": [feature.name for feature in services.session.features],
             "acts": services.agents.elsewhere(services.agents.get(now()["me"])) is None,
@@ -125,6 +128,12 @@ def _page(
         return HTMLResponse(rendered(name, t=texts, facts=_embedded(facts), **frame, **facts))
 
     return show
+
+
+def days_of(zone: tzinfo, now: datetime) -> dict[str, Any]:
+    """The zone in which days begin wherever something is counted by the day: its name, and its minutes ahead of UTC."""
+    here = in_zone(now, zone)
+    return {"zone": here.tzname() or "UTC", "ahead": (here.utcoffset() or timedelta()) // timedelta(minutes=1)}
 
 
 def rendered(name: str, **values: Any) -> str:

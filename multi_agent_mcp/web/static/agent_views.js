@@ -1,7 +1,7 @@
 // The three ways in which the agents are shown: as a tree of rows, as a dense table that can be sorted, as their screens.
 
 import { acts, held, life, stateOf, troubles } from "./agent_state.js";
-import { age, agentLink, agentPlace, chip, face, facts, h, home, icon, statusChip, t, visible, withLocalTimes } from "./core.js";
+import { age, agentLink, agentPlace, chip, face, facts, h, home, icon, statusChip, t, visible, withLocalTimes, zoneOfDays } from "./core.js";
 import { openPane, tileOf } from "./pane.js";
 
 export const VIEWS = ["tree", "table", "screens"];
@@ -38,7 +38,7 @@ export function container(view, by, sort) {
   const head = Object.entries(COLUMNS).map(([name, [title]]) => {
     const isChosen = by.replace("-", "") === name;
     const isUp = COLUMNS[name][2] === by.startsWith("-");
-    return h("th", { scope: "col", "aria-sort": isChosen ? (isUp ? "ascending" : "descending") : undefined },
+    return h("th", { scope: "col", title: name === "tokens" ? zoneOfDays() : null, "aria-sort": isChosen ? (isUp ? "ascending" : "descending") : undefined },
       h("button", { type: "button", class: "ghost", onclick: () => sort(isChosen && !by.startsWith("-") ? `-${name}` : name) }, title, isChosen && (isUp ? " ↑" : " ↓")));
   });
   return h("div", { class: "scroll" }, h("table", { class: "plain dense" }, h("thead", null, h("tr", null, head, h("td"))), h("tbody")));

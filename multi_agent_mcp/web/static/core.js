@@ -143,6 +143,10 @@ function ago(of) {
   return t("ago.days", { n: Math.floor(past / 86400) });
 }
 
+// Days are counted by the clock of the team's machine, wherever the reader is; it is named where the reader has another.
+export const isZoneForeign = () => facts.days.ahead !== -new Date().getTimezoneOffset();
+export const zoneOfDays = () => t("stats.zone", { zone: visible(facts.days.zone) });
+
 const clock = new Intl.DateTimeFormat(facts.language, { dateStyle: "medium", timeStyle: "medium" });
 export const at = (of) => (of ? clock.format(new Date(of)) : "–");
 

@@ -1,6 +1,6 @@
 // The figures of the last days: small charts day by day, every agent, the tasks that took longest.
 
-import { api, facts, h, hue, query, statusChip, t, took, visible, who } from "./core.js";
+import { api, facts, h, hue, query, statusChip, t, took, visible, who, zoneOfDays } from "./core.js";
 import { watch } from "./live.js";
 import { whenTeamChanges } from "./team.js";
 
@@ -10,7 +10,6 @@ const NAMED = 8; // agents with a colour of their own in a chart; those who cont
 const MOST = 12; // agents, of whom the rest is less than half; where it takes more, the parts are teams
 const TEAMS = 3; // that there are at least, for their sums to say more
 const NONE = "–";
-const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const figures = document.getElementById("figures");
 const unfolded = new Set(); // tables of which every row is shown
 let by = "agent_id"; // what the usage is summed up by; "": nothing
@@ -20,9 +19,10 @@ const orders = new Map(); // table → [column by which it is sorted, whether th
 const days = () => Number(new URLSearchParams(location.hash.slice(1)).get("days")) || DAYS;
 
 async function look() {
-  const found = await api(`/stats${query({ days: days(), zone })}`);
+  const found = await api(`/stats${query({ days: days() })}`);
   for (const button of document.querySelectorAll("#periods button")) button.setAttribute("aria-pressed", String(Number(button.dataset.days) === days()));
   document.getElementById("period").textContent = [...new Set([found.days[0], found.days.at(-1)].map(({ day }) => named(day)))].join(" – ");
+  document.getElementById("zone").textContent = zoneOfDays();
   figures.replaceChildren(...everything(found));
   figures.setAttribute("aria-busy", "false");
 }

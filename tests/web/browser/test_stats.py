@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import expect
 
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.services.tasks.board import NewTask
 from tests.end_to_end.support import Team
 from tests.usage.support import took
@@ -64,6 +65,27 @@ def test_what_models_took_is_summed_up_priced_sorted_and_held_against_budgets(te
     expect(page.locator("table.agents th button").first).to_be_visible()
     expect(page.locator(".rail")).to_be_hidden()
     page.emulate_media(media="screen")
+
+
+def test_today_is_the_day_of_the_machine_wherever_the_reader_is_and_its_zone_is_said(
+    team: Team, newcomer: Person
+) -> None:
+    services, page = team.services, newcomer.page
+    (team.root / "prices.yaml").write_text("currency: EUR\nper_million:\n  m-1: {input: 10, output: 0}\n")
+    took(services, "worker-a", 1_000_000)
+    zone = in_zone(services.clock(), services.session.zone).tzname() or "UTC"
+    days, browser = set(), page.context.new_cdp_session(page)
+    for place in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):  # 25 hours apart
+        browser.send("Emulation.setTimezoneOverride", {"timezoneId": place})
+        newcomer.visit("")
+        expect(page.locator(".state[data-mark=spent]")).to_have_text(
+            f"{services.people('glance.spent', cost='10.00 EUR')} ({zone})"
+        )
+        newcomer.visit("stats")
+        expect(page.locator("#zone")).to_have_text(newcomer.words("stats.zone", zone=zone))
+        days.add(page.locator("#period").text_content())
+        expect(page.locator(".totals dd")).to_have_text([re.compile("10.00"), re.compile("10.00")])
+    assert len(days) == 1
 
 
 def test_what_is_named_in_a_chart_is_at_least_half_of_it(team: Team, newcomer: Person) -> None:
