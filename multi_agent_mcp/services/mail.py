@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from multi_agent_mcp.domain.agent import WHOEVER
 from multi_agent_mcp.domain.delivery import TAKEN, UNTAKEN, Delivery
@@ -20,7 +20,7 @@ from multi_agent_mcp.domain.notification import ANSWER, ASKED, OVERDUE, Notifica
 from multi_agent_mcp.domain.task import BROUGHT_BY
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import InvalidArguments, MessageNotFound, Refusal, StorageError, Unauthorized
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_by
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.authority import TOO_LARGE
 from multi_agent_mcp.store.codec import as_text, from_text
@@ -80,10 +80,8 @@ class NewMessages:
         }
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any] | None) -> NewMessages | None:
+    def of(cls, facts: Mapping[str, Any]) -> NewMessages:
         """Raises as `Operation.of`."""
-        if facts is None:
-            return None
         whole = [from_text(Message, text) for text in facts["messages"]]
         copies = [replace(whole[0], **dict(zip(_OWN, own, strict=True))) for own in facts["copies"]]
         return cls((*whole, *copies), facts["conversation_id"])
@@ -97,11 +95,7 @@ class Send(Operation):
     TAKES_ITSELF_BACK = True
     ONLY_MAIL = True
 
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(mail=NewMessages.of(facts["mail"]))
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 @dataclass(eq=False)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from multi_agent_mcp.domain.entity import Entity
 from multi_agent_mcp.errors import Refusal, StorageError
 from multi_agent_mcp.session import Service
-from multi_agent_mcp.store.codec import Unreadable, as_text
+from multi_agent_mcp.store.codec import Unreadable, as_text, from_text
 
 if TYPE_CHECKING:
     from multi_agent_mcp.store.records import Intent, Intents
@@ -54,9 +54,27 @@ class Operation:
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
-        """Returns the operation with these facts. Raises LookupError, TypeError, ValueError or `Unreadable` for others.
-        A subclass with other fields than texts, numbers and lists of them parses those first."""
-        return cls(**facts)
+        """Returns the operation with these facts. Raises LookupError, TypeError, ValueError or `Unreadable` for
+        others."""
+        read = {spec.name: spec.metadata.get("read") for spec in fields(cls)}
+        return cls(**{name: _read(value, read.get(name)) for name, value in facts.items()})
+
+
+def read_by(parse: Callable[[Any], Any]) -> dict[str, Callable[[Any], Any]]:
+    """The metadata of an operation's field that holds something else than texts, numbers and lists of them: how its
+    facts are read, or each of a list of them."""
+    return {"read": parse}
+
+
+def read_as(kind: type[Entity]) -> dict[str, Callable[[Any], Any]]:
+    """As `read_by`, for a field of entities of this kind."""
+    return read_by(partial(from_text, kind))
+
+
+def _read(value: Any, parse: Callable[[Any], Any] | None) -> Any:
+    if value is None or parse is None:
+        return value
+    return [parse(one) for one in value] if isinstance(value, list) else parse(value)
 
 
 class HasFacts(Protocol):

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.entity import age, entity_id, new_id
 from multi_agent_mcp.domain.message import Conversation, Message
@@ -22,11 +22,10 @@ from multi_agent_mcp.errors import (
 )
 from multi_agent_mcp.services.answer_budget import SPOKEN_CHARACTERS, clipped
 from multi_agent_mcp.services.mail import Messages, NewMessages, Outbox, PreparedMessages, Sent
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_as, read_by
 from multi_agent_mcp.services.validation import Draft, require_text, require_words
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.archive import STAMP_LENGTH, are_ours
-from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.texts import beginning
 
 if TYPE_CHECKING:
@@ -42,13 +41,8 @@ class BeginConversation(Operation):
     KIND = "begin_conversation"
     TAKES_ITSELF_BACK = True
 
-    conversation: Conversation
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        conversation = from_text(Conversation, facts["conversation"])
-        return cls(conversation=conversation, mail=NewMessages.of(facts["mail"]))
+    conversation: Conversation = field(metadata=read_as(Conversation))
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +55,7 @@ class Say(Operation):
 
     conversation_id: str
     sender_id: str
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "mail": NewMessages.of(facts["mail"])})
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +67,7 @@ class EndConversation(Operation):
     conversation_id: str
     by: str
     at: str
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "mail": NewMessages.of(facts["mail"])})
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 ENDED = "ended"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, OwnerWait
 from multi_agent_mcp.domain.entity import age, entity_id, new_id
@@ -25,10 +25,9 @@ from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unauthorized
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.mail import Messages, NewMessages, Sent
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_as, read_by
 from multi_agent_mcp.services.validation import Draft, require_choice, require_one_line, require_text
 from multi_agent_mcp.session import Service, Session
-from multi_agent_mcp.store.codec import from_text
 from multi_agent_mcp.store.derived_databases import folded
 from multi_agent_mcp.trace import current
 
@@ -238,18 +237,9 @@ class CreateTasks(Operation):
     KIND = "create_tasks"
     TAKES_ITSELF_BACK = True
 
-    tasks: Sequence[Task]
-    mail: NewMessages | None = None
-    wait: OwnerWait | None = None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        wait = facts["wait"]
-        return cls(
-            tasks=[from_text(Task, text) for text in facts["tasks"]],
-            mail=NewMessages.of(facts["mail"]),
-            wait=None if wait is None else from_text(OwnerWait, wait),
-        )
+    tasks: Sequence[Task] = field(metadata=read_as(Task))
+    mail: NewMessages | None = field(default=None, metadata=read_by(NewMessages.of))
+    wait: OwnerWait | None = field(default=None, metadata=read_as(OwnerWait))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, is_superior, nearest_superior
 from multi_agent_mcp.domain.entity import entity_id, new_id
@@ -18,7 +18,7 @@ from multi_agent_mcp.domain.reviews import reviews_by
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, TASK_STATUSES, Task, work_order
 from multi_agent_mcp.errors import AgentNotFound, InvalidStatusTransition, Refusal, Unauthorized
 from multi_agent_mcp.services.mail import Messages, NewMessages
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_by
 from multi_agent_mcp.services.tasks.board import require_sound
 from multi_agent_mcp.services.validation import Draft, require_choice, require_text, words_or_none
 from multi_agent_mcp.session import Service
@@ -36,11 +36,7 @@ class TaskChange(Operation):
     """The change of one task, as part of an operation."""
 
     task_id: str
-    change: Change
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(**{**facts, "change": Change.of(facts["change"])})
+    change: Change = field(metadata=read_by(Change.of))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +66,7 @@ class GiveBack(TaskChange):
 
     KIND = "give_back"
 
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "mail": NewMessages.of(facts["mail"])})
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +76,7 @@ class DecideRequest(TaskChange):
     KIND = "decide_request"
 
     approve: bool
-    mail: NewMessages | None
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return super().of({**facts, "mail": NewMessages.of(facts["mail"])})
+    mail: NewMessages | None = field(metadata=read_by(NewMessages.of))
 
 
 @dataclass(eq=False)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.agent import Agent, is_superior
 from multi_agent_mcp.domain.notification import TASK_WITHDRAWN, Notification
 from multi_agent_mcp.errors import InvalidArguments, InvalidStatusTransition, Unauthorized
-from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run
+from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_as
 from multi_agent_mcp.services.validation import words_or_none
-from multi_agent_mcp.store.codec import from_text
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.task import Task
@@ -25,11 +24,7 @@ class ResumeAgent(Operation):
 
     KIND = "resume_agent"
 
-    notice: Notification
-
-    @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(notice=from_text(Notification, facts["notice"]))
+    notice: Notification = field(metadata=read_as(Notification))
 
 
 @dataclass(eq=False)
