@@ -240,10 +240,8 @@ class NotifyCommand(Channel):
             self._failure.remove()
 
     def _hung_recently(self) -> bool:
-        last = self._failure.read()
-        if not isinstance(last, dict) or last.get("failure") != HUNG:
-            return False
-        at = parse_time(last.get("at"))
+        last = self._failure.facts()
+        at = parse_time(last.get("at")) if last.get("failure") == HUNG else None
         return at is not None and is_recent(at, self._clock(), HANGS_FOR)
 
 

@@ -22,7 +22,7 @@ class Progress:
     def __init__(self, record: Record, shared: str) -> None:
         self._record = record
         self._shared = shared
-        noted = record.read() or {}
+        noted = record.facts()
         self.identity = str(noted.get("identity", ""))
         self.places: dict[str, int] = dict(noted.get("places") or {shared: int(noted.get("sequence", 0))})
         self.until: dict[str, int] = dict(noted.get("until", {}))

@@ -91,8 +91,7 @@ class Share:
 
     def membership(self) -> Membership | None:
         """Returns this machine's membership; None if the session is not shared."""
-        found = self.record("machine").read()
-        if not isinstance(found, dict):
+        if not (found := self.record("machine").facts()):
             return None
         kind = {name: bool(found.get(name)) for name in ("serves", "own_hub")}
         return Membership(found["uuid"], found["machine"], tuple(found["urls"]), **kind, lane=found.get("lane", ""))
@@ -119,12 +118,12 @@ class Share:
     @property
     def former_machine(self) -> str | None:
         """This machine's name when it left; None if it never has."""
-        return (self.record("left").read() or {}).get("machine")
+        return self.record("left").facts().get("machine")
 
     def former_home(self, uuid: str) -> str | None:
         """Returns this machine's name when it left another team than this one, whose agents it brings along. In the
         same team they stay at home where they were: this may be a copy of a directory that is still in use."""
-        left = self.record("left").read() or {}
+        left = self.record("left").facts()
         return None if left.get("uuid", uuid) == uuid else left.get("machine")
 
     def seed(self) -> str:

@@ -88,7 +88,7 @@ class Sharing:
         """Returns whether there was a hub before. A restored backup has no note of its position, but agents' records
         with revisions."""
         workspace = Workspace(self.path.parent, session_name(self.path.name))
-        noted = self.share.record("position").read() or {}
+        noted = self.share.record("position").facts()
         return bool(noted.get("sequence")) or any(was for _, _, was in workspace.registry.shared_values())
 
     def begin_at(self, machine: str, urls: tuple[str, ...], admin_seed: str, replicas: int) -> None:
@@ -325,7 +325,7 @@ class Sharing:
             users = server.users()
             if users.pop("full", None):  # the values of all will be this machine's
                 server.let(users)
-        noted = self.share.record("position").read() or {}
+        noted = self.share.record("position").facts()
         workspace = Workspace(self.path.parent, session_name(self.path.name), RelayClient(self.share, membership))
         position = int(noted.get("sequence", 0)) or newest_revision(workspace)
         identity = str(noted.get("identity", ""))

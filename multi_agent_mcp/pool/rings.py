@@ -83,7 +83,7 @@ class ClaimRings(Service):
             self._record.write({key: value for key, value in kept.items() if value}, durable=False)
 
     def _read(self) -> Rung:
-        return {key: value for key, value in (self._record.read() or {}).items() if isinstance(value, dict)}
+        return {key: value for key, value in self._record.facts().items() if isinstance(value, dict)}
 
     @property
     def _record(self) -> Record:

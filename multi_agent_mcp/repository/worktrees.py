@@ -544,8 +544,7 @@ def same_repository(first: str, second: str) -> bool:
 
 
 def _read(kind: Any, record: Record) -> Any:
-    facts = record.read()
     try:
-        return kind(**facts) if isinstance(facts, dict) else None
+        return kind(**record.facts())
     except TypeError:  # written by a person
         return None

@@ -55,8 +55,7 @@ class WhileUnchanged(Service):
 
     def _supervised(self) -> Hashable:
         """What the supervisor has noted: the files of its windows, and what it saw in panes."""
-        record = self.workspace.pane_looks.read()
-        seen = {name: value for name, value in record.items() if name != "at"} if isinstance(record, dict) else record
+        seen = {name: value for name, value in self.workspace.pane_looks.facts().items() if name != "at"}
         looks, windows = self.workspace.pane_looks.path, list[str]()
         with suppress(StorageError):
             windows = [name for name in self.workspace.files.names(looks.parent) if name != looks.name]

@@ -49,6 +49,11 @@ class Record:
         except (StorageError, ValueError, RecursionError):
             return None
 
+    def facts(self) -> dict[str, Any]:
+        """The value, which is an object; an empty one also if a person wrote something else."""
+        found = self.read()
+        return found if isinstance(found, dict) else {}
+
     def write(self, value: Any, *, durable: bool = True) -> None:
         """Replaces the value. Raises `StorageError`."""
         self.files.replace(self.path, f"{json.dumps(value)}\n".encode(), durable=durable)
@@ -145,8 +150,7 @@ class RelayState:
     def read(self) -> dict[str, Any]:
         """Returns the recorded state with `relay` (a relay works) and `hangs` (one runs, but does not work). Without a
         working relay the other machines' state is unknown: none is `up`, and this one is not `connected`."""
-        found = self._record.read()
-        state: dict[str, Any] = found if isinstance(found, dict) else {}
+        state = self._record.facts()
         is_held = self.locks.is_held(RELAY)
         if is_held and time.time() - self.noted_at < STALE_SECONDS:
             return {**state, "relay": True, "hangs": False}

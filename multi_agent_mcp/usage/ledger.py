@@ -403,8 +403,7 @@ class ConversationFiles:
                     yield ConversationFile(agent.id, session.purpose, str(host or agent.host), str(conversation))
 
     def _told(self, agent_id: str, purpose: str, host: str | None) -> Iterator[ConversationFile]:
-        state = self.workspace.hook_state(agent_id, purpose).read()
-        told = state.get("transcripts") if isinstance(state, dict) else None
+        told = self.workspace.hook_state(agent_id, purpose).facts().get("transcripts")
         for conversation, facts in told.items() if isinstance(told, Mapping) else ():
             with suppress(TypeError, ValueError):
                 name, path = facts

@@ -148,9 +148,8 @@ def _is_open(services: Services, conversation: str, resume: Resume, ending: Coll
 
 def left(services: Services) -> Mapping[str, str]:
     """The conversations that are not continued any more, and why."""
-    record = services.workspace.refused_conversations.read()
-    known = record.items() if isinstance(record, dict) else ()
-    return {name: ASKED if str(said).startswith(ASKED) else REFUSED for name, said in known}
+    known = services.workspace.refused_conversations.facts()
+    return {name: ASKED if str(said).startswith(ASKED) else REFUSED for name, said in known.items()}
 
 
 def has_refused(command: str | None, lines: Iterable[str]) -> bool:
@@ -161,11 +160,11 @@ def has_refused(command: str | None, lines: Iterable[str]) -> bool:
 
 def refuse(services: Services, conversation: str, why: str = REFUSED) -> None:
     """Records that a conversation is not continued any more. The caller holds the windows' lock."""
-    record = services.workspace.refused_conversations.read()
-    kept = [*record.items()][-REFUSED_KEPT:] if isinstance(record, dict) else []
+    record = services.workspace.refused_conversations
+    kept = [*record.facts().items()][-REFUSED_KEPT:]
     at = format_time(services.clock())
     said = at if why == REFUSED else f"{why} {at}"
-    services.workspace.refused_conversations.write({**dict(kept), conversation: said})
+    record.write({**dict(kept), conversation: said})
 
 
 def set_aside(services: Services, agent: Agent, purpose: str) -> None:

@@ -59,8 +59,7 @@ def preflight(windows: TeamWindows, agents: Iterable[Agent]) -> Preflight:
 
 def _record_untold(services: Services, newer: Iterable[Newer]) -> tuple[Newer, ...]:
     """Records the hosts of which this version has not been told before, and returns them."""
-    record = services.workspace.told_versions.read()
-    told = record if isinstance(record, dict) else {}
+    told = services.workspace.told_versions.facts()
     untold = tuple(host for host in newer if told.get(host.host) != host.version)
     if untold:
         services.workspace.told_versions.write({**told, **{host.host: host.version for host in untold}})

@@ -329,8 +329,7 @@ def notify_command(context: CheckContext) -> Iterator[Finding]:
         yield found(PROBLEM, "session.yaml", "no_notify_command", program=f"{command[0]!r:.80}")
     if not any("{line}" in part for part in command[1:]):
         yield found(NOTE, "session.yaml", "notify_command_without_line")
-    last = context.workspace.notify_command_failure.read()
-    if isinstance(last, dict):
+    if last := context.workspace.notify_command_failure.facts():
         facts = {"at": f"{last.get('at')!s:.40}", "failure": f"{last.get('failure')!s:.200}"}
         yield found(PROBLEM, "session.yaml", "notify_command_failed", **facts)
 

@@ -30,17 +30,14 @@ class ListedDialogs(Service):
         if dialogs:
             at = format_time(self.clock())
             new = {agent_id: {"id": dialog.id, "at": at} for agent_id, dialog in dialogs.items()}
+            record = self.workspace.listed_dialogs(person_id)
             with suppress(StorageError):
-                self.workspace.listed_dialogs(person_id).write({**self._read(person_id), **new}, durable=False)
+                record.write({**record.facts(), **new}, durable=False)
 
     def of(self, person_id: str, agent_id: str) -> str | None:
         """The id of the agent's dialog that was last listed to the person; None if that is longer ago than
         `LISTED_FOR`."""
-        record = self._read(person_id).get(agent_id)
+        record = self.workspace.listed_dialogs(person_id).facts().get(agent_id)
         if not isinstance(record, dict) or (at := parse_time(record.get("at"))) is None:
             return None
         return str(record.get("id")) if is_recent(at, self.clock(), LISTED_FOR) else None
-
-    def _read(self, person_id: str) -> Mapping[str, object]:
-        record = self.workspace.listed_dialogs(person_id).read()
-        return record if isinstance(record, dict) else {}

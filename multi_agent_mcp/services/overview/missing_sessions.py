@@ -268,30 +268,24 @@ class MissingSessions(Service):
     def window(self, slot: Slot) -> Window | None:
         """The recorded window of a slot, or None; None, too, for a damaged record."""
         try:
-            record = self.workspace.window(slot.agent_id, slot.purpose).read()
-            opened_at = parse_time(record["opened_at"])
+            record = self.workspace.window(slot.agent_id, slot.purpose).facts()
+            opened_at = parse_time(record.get("opened_at"))
             if opened_at is None:
                 return None
-            earlier = frozenset(map(str, record.get("earlier_sessions", ())))
-            stays, is_down = record.get("stays") is True, record.get("down") is True
-            pane, directory = dict(record["pane"]), record.get("directory")
-            known = directory and str(directory)
-            prompted, continues = record.get("prompted") is True, record.get("continues")
-            continues = continues if isinstance(continues, str) else None
-            failures = int(record["failures"])
+            directory, continues = record.get("directory"), record.get("continues")
             return Window(
-                pane=pane,
+                pane=dict(record["pane"]),
                 opened_at=opened_at,
-                failures=failures,
-                stays=stays,
-                earlier=earlier,
-                directory=known,
-                is_down=is_down,
-                prompted=prompted,
-                continues=continues,
+                failures=int(record["failures"]),
+                stays=record.get("stays") is True,
+                earlier=frozenset(map(str, record.get("earlier_sessions", ()))),
+                directory=directory and str(directory),
+                is_down=record.get("down") is True,
+                prompted=record.get("prompted") is True,
+                continues=continues if isinstance(continues, str) else None,
                 waits=record.get("waits") is True,
             )
-        except (ArithmeticError, ValueError, KeyError, TypeError, AttributeError):
+        except (ArithmeticError, ValueError, KeyError, TypeError):
             return None  # derived: a damaged record may be ignored
 
     def _has_task_work(self, agent: Agent, unfinished: Collection[str]) -> bool:

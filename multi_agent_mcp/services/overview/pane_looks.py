@@ -87,7 +87,7 @@ class PaneLooks(Service):
                 yield before.get(known) or Asked(agent_id, topic, self.clock(), known[2])
 
     def _last_asked(self) -> Iterator[Asked]:
-        found = self._read().get("asked")
+        found = self.workspace.pane_looks.facts().get("asked")
         for facts in found if isinstance(found, list) else ():
             with suppress(ValueError, LookupError, TypeError, AttributeError):  # a damaged record
                 yield Asked.parse(facts)
@@ -98,17 +98,13 @@ class PaneLooks(Service):
         return replace(look, since=before.since) if before is not None and look.is_like(before) else look
 
     def _last(self) -> dict[str, PaneLook]:
-        panes = self._read().get("panes")
+        panes = self.workspace.pane_looks.facts().get("panes")
         looks = {agent_id: _look(pane) for agent_id, pane in (panes.items() if isinstance(panes, dict) else ())}
         return {agent_id: look for agent_id, look in looks.items() if look is not None}
 
     def _is_newer_than(self, length: timedelta) -> bool:
-        at = parse_time(self._read().get("at"))
+        at = parse_time(self.workspace.pane_looks.facts().get("at"))
         return at is not None and is_recent(at, self.clock(), length)
-
-    def _read(self) -> Mapping[str, Any]:
-        record = self.workspace.pane_looks.read()
-        return record if isinstance(record, dict) else {}
 
 
 def _look(record: Any) -> PaneLook | None:

@@ -490,21 +490,17 @@ class Machines(Service):
         """Sets the way to a machine, or takes it away with an empty `host`; returns False for what is no host."""
         if host and not _SSH_HOST.fullmatch(host):
             return False
-        ways = {name: way for name, way in self._known_ways().items() if name != machine}
+        ways = {name: way for name, way in self._ways.facts().items() if name != machine}
         self._ways.write(ways | ({machine: {"host": host, "root": root}} if host else {}))
         return True
 
     def way_to(self, agent_id: str) -> Way | None:
         """The way to an agent's home; None if that is here, or no way is known."""
         home = self.workspace.elsewhere(self.workspace.registry.active().get(agent_id))
-        way = self._known_ways().get(home or "")
+        way = self._ways.facts().get(home or "")
         if not isinstance(way, dict) or not _SSH_HOST.fullmatch(str(way.get("host"))):  # a person may have written it
             return None
         return Way(str(way["host"]), str(way.get("root") or ""))
-
-    def _known_ways(self) -> dict[str, Any]:
-        found = self._ways.read()
-        return found if isinstance(found, dict) else {}
 
     @property
     def _ways(self) -> Record:

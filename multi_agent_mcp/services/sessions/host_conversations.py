@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def named_by(workspace: Workspace, agent_id: str) -> set[str]:
     """The last conversations that the agent's hooks have named."""
-    states = (workspace.hook_state(agent_id, purpose).read() for purpose in PURPOSES)
-    told = (state.get("transcripts") for state in states if isinstance(state, dict))
+    told = (workspace.hook_state(agent_id, purpose).facts().get("transcripts") for purpose in PURPOSES)
     return {str(name) for names in told if isinstance(names, dict) for name in names}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from multi_agent_mcp.domain.history import new_value, old_value
 from multi_agent_mcp.domain.notification import review_requests_of
@@ -15,7 +15,6 @@ from multi_agent_mcp.session import Service
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.domain.task import Task
-    from multi_agent_mcp.store.records import Record
 
 SHORT_COMMIT = 7
 """The fewest characters by which a commit may be named."""
@@ -27,7 +26,7 @@ class ShownStates(Service):
     def note(self, reviewer_id: str, tasks: Iterable[Task]) -> None:
         """Notes what these tasks deliver, as the reviewer is shown it. Never raises."""
         record = self.workspace.reviews_shown(reviewer_id)
-        known, shown = _known(record), {task.id: delivered_head(task) for task in tasks if task.status == "review"}
+        known, shown = record.facts(), {task.id: delivered_head(task) for task in tasks if task.status == "review"}
         if all(known.get(task_id) == head for task_id, head in shown.items()):
             return
         agents = self.workspace.registry.all()
@@ -50,7 +49,7 @@ class ShownStates(Service):
     def _has_seen(self, reviewer_id: str, task: Task, head: str) -> bool:
         """Whether this is the state of the task that the reviewer was last shown, with the task or in the request to
         review it; else whether there was no other since the task was last given back: that one it has asked for."""
-        last = _known(self.workspace.reviews_shown(reviewer_id)).get(task.id)
+        last = self.workspace.reviews_shown(reviewer_id).facts().get(task.id)
         if last == head or self._has_read_request(reviewer_id, task):
             return True
         return _times_asked(task) < 2
@@ -64,11 +63,6 @@ class ShownStates(Service):
 def delivered_head(task: Task) -> str:
     """The name of what a task in review delivers; empty if it was not delivered."""
     return str((task.delivery or {}).get("head") or "")
-
-
-def _known(record: Record) -> dict[str, Any]:
-    known = record.read()
-    return known if isinstance(known, dict) else {}  # else a person wrote it
 
 
 def _times_asked(task: Task) -> int:

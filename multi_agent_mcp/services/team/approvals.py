@@ -114,8 +114,8 @@ class Approvals(Service):
         return max(filter(None, found), key=itemgetter("at"), default=None)
 
     def _genuine(self, kept: Record) -> Mapping[str, Any] | None:
-        record = kept.read()
-        if not isinstance(record, dict) or not isinstance(record.get("content"), dict):
+        record = kept.facts()
+        if not isinstance(record.get("content"), dict):
             return None
         by, at, content = str(record.get("by")), str(record.get("at")), record["content"]
         person, data = self.agents.known().get(by), _signed(by, at, content)
