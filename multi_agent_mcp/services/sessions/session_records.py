@@ -95,12 +95,13 @@ class Executions(Service):
             self.contributions.tell("execution_ended", finished)
         return finished
 
-    def finish_task(self, task: Task) -> None:
-        """Closes what its assignee has open of a task that is done, whoever made it done. One that a killed process
-        leaves open is closed so with its session (`_end`)."""
-        for execution in self.workspace.executions.open(task.assignee_id) if task.assignee_id is not None else ():
+    def finish_task(self, task: Task, agent_id: str | None = None, *, error_message: str | None = None) -> None:
+        """Closes what its assignee, or another agent, has open of a task that is over, whoever has ended it. One that a
+        killed process leaves open is closed so with its session (`_end`)."""
+        worker = agent_id or task.assignee_id
+        for execution in self.workspace.executions.open(worker) if worker is not None else ():
             if execution.task_id == task.id:
-                self.finish(execution)
+                self.finish(execution, error_message=error_message)
 
     def _end(self, execution: Execution, why: str) -> None:
         """Closes an execution that nobody has reported, as failed with the text `execution.{why}`, but as completed if

@@ -436,7 +436,7 @@ class Deliveries(Service):
             self._tell(task, operation)
         if operation.status == "in_progress":
             return Examined(task, FAILED)
-        self._finish_executions(task)
+        self.executions.finish_task(task)
         return Examined(task, PASSED, sent=self._report(task))
 
     def _tell(self, task: Task, operation: SettleDelivery) -> None:
@@ -455,11 +455,6 @@ class Deliveries(Service):
 
     def _reviews(self, actor: Agent, task: Task) -> bool:
         return bool(reviews_by(actor.id, task, self.workspace.registry.all()))
-
-    def _finish_executions(self, task: Task) -> None:
-        for execution in self.workspace.executions.open(task.assignee_id):
-            if execution.task_id == task.id:
-                self.executions.finish(execution)
 
     def _report(self, task: Task) -> Sent | None:
         """Sends the superior's mail about a task that is done, in its assignee's name; on another machine than the

@@ -99,7 +99,7 @@ class NextAction(Service):
             return self._action("wait", words=self.texts("next.paused", by=pause.sender_id or "system"))
         if (first := self.contributions.next_action(agent, "task", before_work=True)) is not None:
             return first
-        unread, task = self._unread(agent, session), self._in_hand(agent, session)
+        unread, task = self._unread(agent, session), self.task_changes.in_hand(agent.id, session.record.task_id)
         if task is None:
             task = self._start_next(agent)
         elif task.is_examined:
@@ -122,7 +122,7 @@ class NextAction(Service):
             return True
         if unread or self.task_changes.startable(agent.id) or self._requests(agent) or self._reviews(agent):
             return True
-        task = self._in_hand(agent, session)
+        task = self.task_changes.in_hand(agent.id, session.record.task_id)
         if task is None:
             return self.contributions.has_action(agent, "task", before_work=False)
         return not task.is_examined and not self._is_others_turn(agent, unread)
@@ -145,7 +145,7 @@ class NextAction(Service):
     def ask(self, agent: Agent, session: LiveSession, asking: Asking) -> tuple[Question, str]:
         """Asks a question about the task in hand of a task session; one that parks it ends the work on it. Returns the
         question and the instruction for going on. Raises as `Questions.ask`."""
-        task = self._in_hand(agent, session) if session.record.purpose == "task" else None
+        task = self.task_changes.in_hand(agent.id, session.record.task_id) if session.record.purpose == "task" else None
         question = self.answering.questions.ask(agent, asking, task)
         self.answering.asked(question)
         if task is not None and question.park:
@@ -154,9 +154,7 @@ class NextAction(Service):
 
     def _stopped(self, session: LiveSession, task: Task, reason: str | None) -> None:
         """Ends the work on a task that is blocked now, and updates the dashboard, where superiors look."""
-        execution = self.executions.running(session.record)
-        if execution is not None and execution.task_id == task.id:
-            self.executions.finish(execution, error_message=reason or task.status)
+        self._end_execution(session, task.id, reason or task.status)
         self.dashboard.update()
 
     def report_completed(
@@ -197,9 +195,13 @@ class NextAction(Service):
     def obey(self, session: LiveSession, task: Task | None) -> None:
         """Notes that the agent has stopped work on a task that is not its own any more, over, or taken up again since
         it was interrupted; None for an interrupt of an agent that had no task."""
-        if task is not None and (execution := self._execution_of(session, task.id)) is not None:
-            self.executions.finish(execution, error_message=task.status)
+        if task is not None:
+            self._end_execution(session, task.id, task.status)
         session.has_stopped(task.id if task is not None else ANY_TASK)
+
+    def _end_execution(self, session: LiveSession, task_id: str, error_message: str) -> None:
+        if (execution := self._execution_of(session, task_id)) is not None:
+            self.executions.finish(execution, error_message=error_message)
 
     def _execution_of(self, session: LiveSession, task_id: str) -> Execution | None:
         running = self.executions.running(session.record)
@@ -240,9 +242,7 @@ class NextAction(Service):
 
         task = self.workspace.tasks.update(operation.task_id, end)
         failed = operation.status != "completed"
-        for execution in self.workspace.executions.open(change.by):
-            if execution.task_id == task.id:
-                self.executions.finish(execution, error_message=operation.message if failed else None)
+        self.executions.finish_task(task, change.by, error_message=operation.message if failed else None)
         self.task_changes.derived.end(change.by, about={task.id})
         if task.final:  # the report was read, and another process finishes what its sender left
             return task, None
@@ -323,12 +323,6 @@ class NextAction(Service):
         if session.has_sibling("chat"):
             unread = [message for message in unread if not is_conversational(message)]
         return unread
-
-    def _in_hand(self, agent: Agent, session: LiveSession) -> Task | None:
-        """The task in progress: the session's own, else the first one, or None."""
-        running = self.workspace.tasks.in_progress(agent.id)
-        own = [task for task in running if task.id == session.record.task_id]
-        return next(iter([*own, *running]), None)
 
     def _start_next(self, agent: Agent) -> Task | None:
         """Starts the first startable task and returns it; None without one."""
