@@ -138,6 +138,7 @@ def set_agent(
     started = host_alone(command) if command and host is None else None
     if started is not None and agents.get(agent_id).declared_host not in (None, started.name):
         changed["host"] = started.name  # else it would be started with the options of the other one
+    command_before = agents.get(agent_id).command
     agent = agents.change(agent_id, **changed)
     for ids in sharing_panes(agents.at_home().values()) if "pane_id" in changed else ():
         if agent.id in ids:
@@ -149,6 +150,8 @@ def set_agent(
         if value is not None
     }
     lines = [f"{agent.id}: {key}: {one_line(words.get(key, '')) or '-'}" for key in shown]
+    if agent.command != command_before and context.services.sessions.alive(agent.id):
+        lines.append(context.texts("agent.until_restart", agent_id=agent.id))
     context.answer({"agent_id": agent.id, **shown}, lines)
 
 

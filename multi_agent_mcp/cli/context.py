@@ -165,7 +165,8 @@ class OptionOf(click.Option):
 class Id(click.ParamType[str]):
     """The type of an argument or option that takes an entity's id, or the beginning of one with or without its prefix,
     where that leaves one: `click.argument("task_id", type=Id("tsk"))`. The command gets the whole id, or what was given
-    if there is none. A kind is known by the prefix of its ids (`services/search.py`)."""
+    if there is none; the beginning of none is refused. A kind is known by the prefix of its ids
+    (`services/search.py`)."""
 
     name = "id"
 
@@ -175,7 +176,11 @@ class Id(click.ParamType[str]):
     def completed(self, context: SessionContext, given: Any) -> Any:
         if isinstance(given, tuple | list):
             return [self.completed(context, item) for item in given]
-        return given and context.services.lookup.full_id(given, *self.prefixes)
+        found = given and context.services.lookup.full_id(given, *self.prefixes)
+        (prefix, *others) = self.prefixes
+        if found and not others and re.fullmatch(rf"{prefix}_[0-9a-f]{{1,11}}|[0-9a-f]{{4,11}}", found):
+            raise InvalidArguments("nothing_with_id", id=given)
+        return found
 
 
 Command = Callable[..., None]

@@ -151,7 +151,8 @@ class Decided:
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
-    `instructions`: the files of the project to which our block was added, or from which it was `taken_out`."""
+    `running`: the agents whose command has changed while they run. `instructions`: the files of the project to which
+    our block was added, or from which it was `taken_out`."""
 
     place: TeamPaths
     new_team: bool
@@ -162,6 +163,7 @@ class Made:
     texts: Texts
     features: Features
     decided: Decided
+    running: tuple[str, ...] = ()
     instructions: tuple[Path, ...] = ()
     taken_out: bool = False
 
@@ -190,6 +192,8 @@ class Made:
         yield texts("init.done", path=self.path, count=len(self.agents), added=len(update.added))
         for name, keys in update.changed.items():
             yield texts("init.changed", name=name, keys=", ".join(keys))
+        for name in self.running:
+            yield texts("agent.until_restart", agent_id=name)
         yield from self._kept()
         if update.new_keys:
             yield texts("init.new_keys", names=", ".join(update.new_keys))
@@ -373,7 +377,12 @@ def _made(place: TeamPaths, session: str | None, language: str | None, consent: 
         texts=services.people,
         features=services.session.features,
         decided=_decided(services, consent, stands=stands, new_team=new_team),
+        running=tuple(name for name, keys in update.changed.items() if "command" in keys and _runs(services, name)),
     )
+
+
+def _runs(services: Services, name: str) -> bool:
+    return name in services.agents.all() and services.sessions.alive(name)
 
 
 def _decided(services: Services, consent: Consent, *, stands: bool, new_team: bool) -> Decided:

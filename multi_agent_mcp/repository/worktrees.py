@@ -43,6 +43,7 @@ from multi_agent_mcp.system.git import (
 from multi_agent_mcp.system.process import directory_of
 from multi_agent_mcp.system.temporary import clear_temporary, copy_included, is_left, temporary_of
 from multi_agent_mcp.system.working_tree import (
+    BESIDE,
     been_at,
     files_of,
     in_progress,
@@ -506,7 +507,7 @@ class Worktrees(Service):
         while around := git(outermost, "rev-parse", "--show-superproject-working-tree"):
             outermost = Path(around)
             name = f"{outermost.name}-{name}"
-        return outermost.parent / f"{name}-worktrees"
+        return outermost.parent / f"{name}{BESIDE}"
 
     def _team_place(self) -> str:
         """Where the team is below the top of the project, "" at the top or elsewhere."""

@@ -27,6 +27,8 @@ from multi_agent_mcp.system.git import (
     without_filters,
 )
 
+BESIDE = "-worktrees"
+"""Ends the name of the directory with the worktrees, which is beside the project."""
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -144,11 +146,15 @@ def aside_of(path: Path) -> Path:
 
 
 def remove_aside(path: Path) -> None:
-    """Removes what was moved aside from there, if anything is left of it. Raises `StorageError`."""
+    """Removes what was moved aside from there, if anything is left of it, and the directory of worktrees with the last
+    one. Raises `StorageError`."""
     aside = aside_of(path)
     with storage_errors(aside):
         if aside.exists():
             shutil.rmtree(aside)
+    if path.parent.name.endswith(BESIDE):
+        with suppress(OSError):  # others are there
+            path.parent.rmdir()
 
 
 def unmerged(project: Path, path: str | None, branch: str) -> Unmerged:

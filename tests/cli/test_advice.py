@@ -776,6 +776,7 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     **by(
         "end_to_end/test_up.py::test_restart_ends_an_agents_program_and_starts_its_command_again_in_its_window",
+        "agent.until_restart",
         "init.new_keys",
     ),
     **by(

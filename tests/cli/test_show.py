@@ -71,6 +71,8 @@ def test_what_several_ids_begin_with_or_none_is_refused_in_one_sentence(
     assert ask("task", "show", task)["task"]["status"] == "todo"
     assert json.loads(run("show", "tsk_ffffffff", "--json").stdout)["error"] == "task_not_found"
     assert json.loads(run("show", "nothing", "--json").stdout)["error"] == "invalid_arguments"
+    for beginning in ("tsk_f00000000", "0000" if not task.startswith("tsk_0000") else "1111"):
+        assert f"Nothing here has the id '{beginning}'" in run("task", "status", beginning, "blocked").stderr
     assert json.loads(run("task", "show", task[4:7], "--json").stdout)["error"] == "invalid_id", "too short"
 
 

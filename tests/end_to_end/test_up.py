@@ -315,6 +315,13 @@ def test_restart_ends_an_agents_program_and_starts_its_command_again_in_its_wind
     shown = team.run("restart", "a")
     assert (shown.code, shown.stderr) == (0, "")
     assert "a: ready" in shown.stdout.splitlines()
+    hint = "a goes on as it was started; its new command: multi-agent-mcp restart a"
+    assert team.run("agent", "set", "a", "--command", f" {ACTOR}").stdout.splitlines()[-1] == hint
+    assert hint not in team.run("agent", "set", "a", "--command", f" {ACTOR}").stdout, "it was so before"
+    written = json.loads((team.base / "team.yaml").read_text(encoding="utf-8"))
+    written["agents"][1] |= {"command": ACTOR, "host": "plain"}
+    (team.base / "team.yaml").write_text(json.dumps(written), encoding="utf-8")
+    assert hint in team.run("init", "--session", team.session).stdout.splitlines()
     pane = team.services.agents.get("a")
     assert f"{pane.pane_id} {pane.pane_pid}" in terminal("list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
     assert [item["state"] for item in team.ask("up", "a", "--no-wait")["agents"]] == ["running"], "it is still ours"
