@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from multi_agent_mcp.domain.text import KEPT, columns, one_line, sanitize, shortened
-from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, parse_time
+from multi_agent_mcp.domain.times import duration_words, in_zone, local_zone, moment_in_words, parse_time
 from multi_agent_mcp.texts import Texts
 
 if TYPE_CHECKING:
@@ -95,15 +95,8 @@ def ago(moment: datetime | None, now: datetime, texts: Texts) -> str:
 
 
 def local_words(moment: datetime, now: datetime, texts: Texts) -> str:
-    """A moment by the local clock: `09:14` today, else with the day, and with the year if it is another one."""
-    there, here = in_zone(moment, local_zone()), in_zone(now, local_zone())
-    clock = f"{there:%H:%M}"
-    if there.date() == here.date():
-        return clock
-    month = texts("time.months").split()[there.month - 1]
-    if there.year == here.year:
-        return texts("time.day", month=month, day=there.day, clock=clock)
-    return texts("time.year", month=month, day=there.day, year=there.year)
+    """A moment by the local clock, as `moment_in_words`."""
+    return moment_in_words(moment, now, local_zone(), texts)
 
 
 def local_time(value: object, texts: Texts) -> str:

@@ -124,6 +124,18 @@ def json_values(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: format_time(value) if isinstance(value, datetime) else value for name, value in pairs}
 
 
+def moment_in_words(moment: datetime, now: datetime, zone: tzinfo, texts: Texts) -> str:
+    """A moment by the clock of a zone: `09:14` today, else with the day, and with the year if it is another one."""
+    there, here = in_zone(moment, zone), in_zone(now, zone)
+    clock = f"{there:%H:%M}"
+    if there.date() == here.date():
+        return clock
+    month = texts("time.months").split()[there.month - 1]
+    if there.year == here.year:
+        return texts("time.day", month=month, day=there.day, clock=clock)
+    return texts("time.year", month=month, day=there.day, year=there.year)
+
+
 def duration_words(length: timedelta, texts: Texts, *, units: int = 1) -> str:
     """A duration as people say it, in one unit or two: `18 min`, 「18分」."""
     said = format_duration(length).split()

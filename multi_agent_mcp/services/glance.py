@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from multi_agent_mcp.domain.times import duration_words, in_zone
+from multi_agent_mcp.domain.times import duration_words, format_time, moment_in_words
 from multi_agent_mcp.errors import Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.system.file_status import Memory
@@ -26,15 +27,19 @@ URGENT = frozenset({"asking", "stuck"})
 
 
 class GlancePart(NamedTuple):
-    """A part of the line: its name, its words, the kinds of items that it counts, and tasks that it is about."""
+    """A part of the line: its name, its words, the kinds of items that it counts, and tasks that it is about. Of words
+    with a time, `exact` are those that have it as files have it: whoever shows them says it by the reader's clock."""
 
     name: str
     words: str
     kinds: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
+    exact: str = ""
 
     def as_answer(self) -> dict[str, Any]:
-        return {**self._asdict(), "urgent": self.name in URGENT}
+        answer = self._asdict() | {"words": self.exact or self.words, "urgent": self.name in URGENT}
+        del answer["exact"]
+        return answer
 
 
 def line_of(states: Sequence[GlancePart]) -> str:
@@ -59,7 +64,7 @@ class Glances(Service):
         ]
         states = [GlancePart(name, self._say(name, count=count), kinds) for name, count, kinds in counts if count]
         asking = [GlancePart("asking", words, ASKING) for words in self._asking(items)]
-        limited = [GlancePart("limited", words, ("limited",)) for words in self._limited()]
+        limited = [GlancePart("limited", words, ("limited",), exact=exact) for words, exact in self._limited()]
         merge = [GlancePart("merge", self._say("merge", count=len(merges)), tasks=tuple(merges))] if merges else []
         paid = [GlancePart("spent", self._say("spent", cost=spent))] if spent else []
         return [*states[:1], *asking, *states[1:], *limited, *paid, *merge]
@@ -91,14 +96,15 @@ class Glances(Service):
             words = self._say("asking", count=len(found))
             yield self._say("with", said=words, more=", ".join(more)) if more else words
 
-    def _limited(self) -> Iterator[str]:
+    def _limited(self) -> Iterator[tuple[str, str]]:
         found = self.limited.all() if "usage" in self.session.features else {}
         until = [limit.until for limit in found.values() if limit.until is not None]
         if until:
-            at = in_zone(min(until), self.session.zone)
-            yield self._say("limited", count=len(found), at=f"{at:%H:%M}")
+            words = partial(self._say, "limited", count=len(found))
+            at = moment_in_words(min(until), self.clock(), self.session.zone, self.session.people)
+            yield words(at=at), words(at=format_time(min(until)))
         elif found:
-            yield self._say("limited_unknown", count=len(found))
+            yield self._say("limited_unknown", count=len(found)), ""
 
     def _found_out(self) -> tuple[str | None, list[str]]:
         """What was spent today, as far as it is known and has a price, and the tasks to be merged."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
-from multi_agent_mcp.domain.times import duration_words
+from multi_agent_mcp.domain.times import duration_words, format_time, moment_in_words
 from multi_agent_mcp.services.questions import Asking
 from multi_agent_mcp.system.git import git
+from multi_agent_mcp.usage.limit import LimitSeen
 from multi_agent_mcp.wiring import Services
 from tests.conftest import Clock
 from tests.services.repository.conftest import project  # noqa: F401 - a fixture
@@ -60,6 +61,22 @@ def test_it_says_what_today_cost_as_far_as_prices_are_known(services: Services, 
     assert line(services) == services.people("glance.spent", cost="10.00 EUR")
     clock.advance(2 * 86_400)
     assert line(services) == ""
+
+
+def test_a_limit_that_ends_on_another_day_says_which_and_a_page_gets_the_moment(
+    services: Services, clock: Clock
+) -> None:
+    until = clock() + timedelta(hours=30)
+    seen = LimitSeen(at=clock(), window="weekly", until=until, source="hook")
+    services.limits.saw("worker-a", "claude", seen)
+    words = services.people
+    day = moment_in_words(until, clock(), services.session.zone, words)
+    assert words("time.months").split()[until.month - 1] in day
+    assert words("glance.limited", count=1, at=day) in line(services)
+    items = services.attention.of(services.agents.owner())
+    (part,) = [part.as_answer() for part in services.glances.of(items) if part.name == "limited"]
+    assert part["words"] == words("glance.limited", count=1, at=format_time(until))
+    assert "exact" not in part
 
 
 def test_one_who_asks_asks_in_the_singular(services: Services) -> None:

@@ -3,7 +3,7 @@
 
 import { asked } from "./asked.js";
 import { lookAtAttention, keyOf, snooze, whenAttentionChanges } from "./attention.js";
-import { age, agentLink, agentPlace, api, attempt, chip, copying, face, facts, h, icon, isZoneForeign, t, toast, visible, withLocalTimes, zoneOfDays } from "./core.js";
+import { age, agentLink, agentPlace, api, attempt, chip, copying, face, facts, h, icon, isZoneForeign, soon, t, toast, visible, withLocalTimes, zoneOfDays } from "./core.js";
 import { menu } from "./dialogs.js";
 import { keyed } from "./lists.js";
 import { notifyButton } from "./notifying.js";
@@ -53,7 +53,7 @@ const PAGES = { working: "/agents?state=working", merge: "/files?show=merge", sp
 // A part of the line of states: it filters what waits, or leads to the page that shows what it counts and nothing else.
 function part(state, choose) {
   const isByDay = state.name === "spent";
-  const words = visible(state.words) + (isByDay && isZoneForeign() ? ` (${visible(facts.days.zone)})` : "");
+  const words = withLocalTimes(state.words, soon) + (isByDay && isZoneForeign() ? ` (${visible(facts.days.zone)})` : "");
   if (PAGES[state.name]) return h("a", { class: "state", href: PAGES[state.name], "data-mark": state.name, title: isByDay ? zoneOfDays() : null }, words);
   return h("button", { type: "button", class: `state ${state.urgent ? "is-urgent" : ""}`, "data-mark": state.name, "aria-pressed": String(state.isChosen), onclick: choose }, words);
 }

@@ -152,7 +152,10 @@ export const at = (of) => (of ? clock.format(new Date(of)) : "–");
 
 // A text of the files with its times by the local clock.
 const TIME = /\b\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?Z| \d\d:\d\d UTC\b)/g;
-export const withLocalTimes = (text) => visible(text).replace(TIME, (time) => at(time.replace(" UTC", "Z").replace(" ", "T")));
+export const withLocalTimes = (text, said = at) => visible(text).replace(TIME, (time) => said(time.replace(" UTC", "Z").replace(" ", "T")));
+
+// A time as short as it is clear: without its day if that is today.
+export const soon = (of) => new Intl.DateTimeFormat(facts.language, { ...(new Date(of).toDateString() === new Date().toDateString() ? {} : { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit", hourCycle: "h23" }).format(new Date(of));
 
 // A <time> whose age is kept up to date.
 export function age(of) {

@@ -56,7 +56,7 @@ if (facts.features.includes("reservations")) {
     age(file.at)]);
   const reserved = table("reserved", t("files.reservations"), [[t("files.patterns")], [t("files.holder")], [t("files.until")], [t("files.reason")], [""]], (one) => one.reservation_id, (one) => [
     one.patterns.map((pattern) => h("div", null, path(pattern))), agentLink(one.agent_id),
-    one.expires_at ? at(one.expires_at) : t("files.lasting"),
+    one.expires_at ? h("time", { datetime: one.expires_at }, at(one.expires_at)) : t("files.lasting"),
     h("bdi", null, visible(one.reason)),
     facts.acts && h("button", { type: "button", class: "ghost", "data-mark": "release", onclick: () => release(one) }, t("files.release"))]);
   looks.push(watch(["files", "tasks"], async () => {

@@ -65,7 +65,7 @@ function say(text) {
 
 const result = (found, looked) => h("li", null, h("a", { href: places[found.kind](found) },
   face(found.sender_id ?? "?"),
-  h("span", { class: "first" }, chip("kind", t(`found.${found.kind}`)), h("bdi", null, visible(found.title) || found.id)),
+  h("span", { class: "first" }, chip("kind", t(`found.${found.kind}`)), h("bdi", null, visible(found.title) || (found.kind === "message" ? t("messages.no_subject") : found.id))),
   age(found.at),
   h("span", { class: "second" }, h("bdi", null, [found.sender_id, found.receiver_id].filter(Boolean).join(" → ")), " · ", h("bdi", null, marked(visible(found.excerpt), looked)))));
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 from playwright.sync_api import expect
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.times import in_zone
 from multi_agent_mcp.services.tasks.board import NewTask
+from multi_agent_mcp.usage.limit import LimitSeen
 from tests.end_to_end.support import Team
 from tests.usage.support import took
 from tests.web.browsing import Person
@@ -73,6 +76,8 @@ def test_today_is_the_day_of_the_machine_wherever_the_reader_is_and_its_zone_is_
     services, page = team.services, newcomer.page
     (team.root / "prices.yaml").write_text("currency: EUR\nper_million:\n  m-1: {input: 10, output: 0}\n")
     took(services, "worker-a", 1_000_000)
+    until = services.clock() + timedelta(hours=5)
+    services.limits.saw("admin", "claude", LimitSeen(at=services.clock(), window="w", until=until, source="hook"))
     zone = in_zone(services.clock(), services.session.zone).tzname() or "UTC"
     days, browser = set(), page.context.new_cdp_session(page)
     for place in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):  # 25 hours apart
@@ -81,6 +86,8 @@ def test_today_is_the_day_of_the_machine_wherever_the_reader_is_and_its_zone_is_
         expect(page.locator(".state[data-mark=spent]")).to_have_text(
             f"{services.people('glance.spent', cost='10.00 EUR')} ({zone})"
         )
+        limited = page.locator(".state[data-mark=limited]")
+        expect(limited).to_contain_text(f"{in_zone(until, ZoneInfo(place)):%H:%M}")
         newcomer.visit("stats")
         expect(page.locator("#zone")).to_have_text(newcomer.words("stats.zone", zone=zone))
         days.add(page.locator("#period").text_content())
