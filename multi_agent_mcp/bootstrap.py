@@ -134,9 +134,10 @@ def open_session(
     try:
         settings = read_settings(workspace.settings_path, language)
     except (InvalidArguments, NoSuchSession) as refusal:
-        if not in_any_case:
-            raise
         settings, unread = readable_settings(workspace.settings_path), [refusal]
+        if not in_any_case:
+            refusal.language = settings.language
+            raise
     features, wrong = chosen(settings.features, settings.switched)
 
     def with_features(features: Features) -> Services:

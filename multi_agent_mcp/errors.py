@@ -27,6 +27,8 @@ class Refusal(Exception):
 
     code: ClassVar[str]
     default_key: ClassVar[str | None] = None
+    language = ""
+    """That of the session which could not be opened; "" where it is not known."""
 
     def __init__(self, key: str | None = None, /, **values: Any) -> None:
         self.key = f"error.{key or self.default_key or self.code}"

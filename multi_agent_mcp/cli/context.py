@@ -341,8 +341,8 @@ def people_texts(language: str = "") -> Texts:
 
 def refuse(refusal: Refusal, texts: Texts | None = None, *, as_json: bool = False, code: int = 1) -> NoReturn:
     """Prints the reason on standard error (or as JSON on standard output) and exits. Without a session's `texts` it is
-    in the language of the locale."""
-    sentence = (texts or catalogue(locale_language())).sentence(refusal)
+    in the language of the session that could not be opened, else of the locale."""
+    sentence = (texts or catalogue(refusal.language or locale_language())).sentence(refusal)
     if as_json:
         print_json({"success": False, "error": refusal.code, "message": sentence})
     else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Ask, Run
 
@@ -27,3 +30,26 @@ def test_a_session_yaml_that_cannot_be_read_is_listed_beside_what_waits(run: Run
     assert "protected" in said
     assert "protected" in run("doctor").stdout
     assert run("task", "list").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("written", "locale", "spoken"),
+    [
+        ("language: [\n", "C.UTF-8", "en"),
+        ("language: [\n", "ja_JP.UTF-8", "ja"),
+        ("language: klingon\n", "C.UTF-8", "en"),
+        ("language: ja\nprotected: {a: b}\n", "C.UTF-8", "ja"),
+        ("language: en\nprotected: {a: b}\n", "ja_JP.UTF-8", "en"),
+        ("protected: {a: b}\n", "C.UTF-8", "ja"),
+    ],
+    ids=lambda value: value.strip().replace("\n", ", "),
+)
+def test_every_command_speaks_one_language_where_session_yaml_cannot_be_read(
+    run: Run, session: Path, monkeypatch: pytest.MonkeyPatch, written: str, locale: str, spoken: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    (session / "session.yaml").write_text(written)
+    for command in (["doctor"], ["attention"], ["task", "list"], ["up"], ["watch", "--once"], ["answer"]):
+        said = run(*command)
+        words = said.stdout + said.stderr
+        assert (re.search("[ぁ-ん]", words) is not None) == (spoken == "ja"), words

@@ -233,7 +233,7 @@ def _print_error(error: BaseException) -> None:
         from multi_agent_mcp.texts import catalogue
 
         if isinstance(error, Refusal):
-            sentence = f"{error.code}: {catalogue(locale_language()).sentence(error)}"
+            sentence = f"{error.code}: {catalogue(error.language or locale_language()).sentence(error)}"
     finally:
         from multi_agent_mcp.domain.text import one_line
 

@@ -76,6 +76,7 @@ def main(arguments: Sequence[str], passkey: str | None = None) -> None:
             logging.warning("%s", texts.sentence(wrong))
         binding = _bound(services, options, environment, passkey)
     except Refusal as refusal:
+        texts = texts if options.language or not refusal.language else catalogue(refusal.language)
         if options.plugin:
             _serve_without_agent(refusal, texts, host_pid)
         _refuse(refusal, texts)
