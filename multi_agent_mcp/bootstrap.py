@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import find_session, is_without_settings, read_environment, session_names
 from multi_agent_mcp.domain import times
 from multi_agent_mcp.domain.entity import session_name
+from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Refusal
 from multi_agent_mcp.features.chosen import chosen, require_sound, texts_of
 from multi_agent_mcp.services.team.upgrade import upgrade
@@ -134,7 +135,7 @@ def open_session(
     try:
         settings = read_settings(workspace.settings_path, language)
     except (InvalidArguments, NoSuchSession) as refusal:
-        settings, unread = readable_settings(workspace.settings_path), [refusal]
+        settings, unread = readable_settings(workspace.settings_path, locale_language()), [refusal]
         if not in_any_case:
             refusal.language = settings.language
             raise

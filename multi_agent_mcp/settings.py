@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from multi_agent_mcp.environment import locale_language
 from multi_agent_mcp.errors import InvalidArguments, NoSuchSession, Reason, Refusal
 from multi_agent_mcp.features import attempted, load
 from multi_agent_mcp.features.chosen import chosen
@@ -157,9 +156,9 @@ def _settings_in(data: Mapping[str, Any], language: str | None = None) -> Settin
     return replace(settings_of(data), language=chosen, notify_command=_notify_command(data))
 
 
-def readable_settings(path: Path) -> Settings:
+def readable_settings(path: Path, language: str = DEFAULT_LANGUAGE) -> Settings:
     """What can be read of `session.yaml`: a key that cannot has its default, and so has every key of a file that cannot
-    be read at all, but a language that cannot be read is the locale's. Never raises."""
+    be read at all; a language that cannot be read is this one. Never raises."""
     with suppress(Refusal):
         return read_settings(path)
     data: Any = None
@@ -171,7 +170,7 @@ def readable_settings(path: Path) -> Settings:
             _settings_in({"features": data.get("features"), key: data[key]})
             sound[key] = data[key]
     knows_language = isinstance(data, dict) and ("language" in sound or "language" not in data)
-    return _settings_in(sound, None if knows_language else locale_language())
+    return _settings_in(sound, None if knows_language else language)
 
 
 def _notify_command(data: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -477,6 +477,7 @@ def test_only_the_settings_read_the_environment() -> None:
     users = {module for module in modules() if f"{NAME}.environment" in imported(module)}
     # `hook` cannot wait for what `config` imports, and `__main__` takes the passkey out before anything else happens.
     before_a_session = {
+        f"{NAME}.bootstrap",
         f"{NAME}.cli.context",
         f"{NAME}.cli.main",
         f"{NAME}.cli.for_hosts.serve",

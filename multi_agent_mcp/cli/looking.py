@@ -69,7 +69,8 @@ def show(context: SessionContext, id_: str) -> None:
     agent = services.agents.all().get(id_)
     if agent is not None:
         facts = agent_facts(context, agent)
-        context.answer({"kind": "agent", "id": agent.id, "agent": facts}, field_lines(facts, context.texts))
+        said = facts | {"status": words_of_code("state.agent", agent.status, context.texts)}
+        context.answer({"kind": "agent", "id": agent.id, "agent": facts}, field_lines(said, context.texts))
         return
     try:
         kind, place = services.lookup.find(id_)

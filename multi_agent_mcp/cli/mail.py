@@ -455,7 +455,8 @@ def _state(session: Record, texts: Texts) -> str:
     """Returns the state to show: `died` if the process is gone, or the last known state if the machine is away."""
     state: str = session["state"]
     if "last_known_at" in session:
-        return texts("sessions.last_known", state=state, at=session["last_known_at"] or "-")
+        known = words_of_code("state", state, texts)
+        return texts("sessions.last_known", state=known, at=session["last_known_at"] or "-")
     return status_words(state if session["ended_at"] or session["alive"] else "died", texts)
 
 

@@ -128,6 +128,7 @@ def test_a_person_is_shown_words_and_what_was_said_and_told_which_name_may_be_me
     assert said[0] == "Build it"
     assert any(line.split() == ["状態", "未着手"] for line in said)
     assert not any("assignee_id" in line or "todo" in line for line in said)
+    assert any(line.split() == ["状態", "チームに参加中"] for line in in_terminal(80, "show", "admin", session=session))
     talk = ask("conversation", "start", "worker-a", "Are you there?", "--purpose", "to know")["conversation_id"]
     (message,) = [line for line in in_terminal(80, "show", talk, session=session) if "Are you there?" in line]
     assert "(JST)  owner: " in message

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp import texts
+from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -19,7 +20,7 @@ from multi_agent_mcp.errors import (
     Refusal,
     StorageError,
 )
-from multi_agent_mcp.texts import LANGUAGES, PEOPLE, catalogue
+from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 
 SEEDS = {
     "notification.none": "通知はありません",
@@ -29,6 +30,19 @@ SEEDS = {
     "doorbell.one": "[IPC] 新しいメッセージ: {message_type} from {sender_id}",
     "doorbell.title": "Multi-Agent MCP",
 }
+
+
+OF_AGENTS = re.compile(
+    r"state\.agent\.|agents\.state\.|watch\.(interrupted|paused|limited|stuck|away|waiting|alive|off)\b"
+)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_states_of_agents_and_of_tasks_have_their_own_words(language: str) -> None:
+    known = catalogue(language, PEOPLE) | catalogue(language, CONSOLE)
+    of_tasks = {known(f"{kind}.{status}").lower() for kind in ("state", "status") for status in TASK_STATUSES}
+    of_agents = {known(key).lower() for key in known.keys() if OF_AGENTS.match(key)}
+    assert (len(of_agents) > 10, of_agents & of_tasks) == (True, set())
 
 
 @pytest.mark.parametrize("key", SEEDS)
