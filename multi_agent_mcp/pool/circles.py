@@ -36,6 +36,15 @@ class Wait(NamedTuple):
     kind: str
     name: str
     since: datetime
+    pid: int | None = None
+    """The process of the command by which it waits for a state."""
+
+    @property
+    def way_out(self) -> str | None:
+        """The command by which a person ends this wait, if there is one."""
+        if self.kind == STATE:
+            return f'multi-agent-mcp send {self.asker_id} "…"' if self.pid is None else f"kill {self.pid}"
+        return {QUESTION: f"multi-agent-mcp answer {self.name}", LEASE: "multi-agent-mcp leases"}.get(self.kind)
 
 
 class Circle(NamedTuple):
@@ -50,6 +59,12 @@ class Circle(NamedTuple):
     @property
     def since(self) -> datetime:
         return max(wait.since for wait in self.waits)
+
+    @property
+    def way_out(self) -> str:
+        """The command by which a person breaks it; tasks alone make no circle, so one wait has one."""
+        ordered = sorted(self.waits, key=lambda wait: ((QUESTION, LEASE, STATE, TASK).index(wait.kind), wait.asker_id))
+        return next(filter(None, (wait.way_out for wait in ordered)))
 
     def words(self, texts: Texts) -> str:
         """Each wait, in order."""
@@ -93,7 +108,7 @@ class Circles(Service):
             to_id = watch.target if task is None else task.assignee_id
             is_over = watch.has_died or (task is not None and task.final)
             if watch.state in WORKED_FOR and to_id not in (None, watch.agent_id) and not is_over:
-                wait = Wait(watch.id, watch.agent_id, to_id, STATE, watch.target, watch.created_at)
+                wait = Wait(watch.id, watch.agent_id, to_id, STATE, watch.target, watch.created_at, pid=watch.pid)
                 yield wait, watch.pid is not None
 
     def _of_leases(self) -> Iterator[Wait]:

@@ -36,9 +36,7 @@ def items(attention: Attention, _person: Agent) -> Iterator[Item]:
             )
     for circle in attention.contributions.service("circles").found():
         text = attention.session.people("attention.circle", circle=circle.words(attention.session.people))
-        yield Item(
-            kind="circle", agent_id=circle.agent_ids[0], since=circle.since, text=text, command="multi-agent-mcp leases"
-        )
+        yield Item(kind="circle", agent_id=circle.agent_ids[0], since=circle.since, text=text, command=circle.way_out)
 
 
 def of_console(call: ApiRequest) -> dict[str, Any]:

@@ -122,7 +122,9 @@ def test_a_circle_through_leases_and_questions_is_named_at_once(
     for agent_id in ("worker-a", "worker-b", "admin"):
         told = [one for one in services.derived_notices.waiting(agent_id) if one.action == "circle_suspected"]
         assert ["gpu" in str(one.reason) for one in told] == [True], agent_id
-    assert [item.kind for item in services.attention.of(owner) if item.kind == "circle"] == ["circle"]
+    (question,) = services.workspace.questions.open()
+    (item,) = [item for item in services.attention.of(owner) if item.kind == "circle"]
+    assert item.command == f"multi-agent-mcp answer {question.id}"
     for pid in (held, waits):
         killed(pid)
     assert services.circles.found() == []

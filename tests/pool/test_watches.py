@@ -123,6 +123,12 @@ def begun(services: Services, seat: SeatOf, admin: Agent, agent_id: str) -> str:
     return task.id
 
 
+def way_out(services: Services) -> str:
+    """What `attention` advises of the first circle."""
+    items = services.attention.of(services.agents.owner())
+    return next(item.command for item in items if item.kind == "circle")
+
+
 def circles_of(services: Services, agent_id: str) -> list[str]:
     found = services.derived_notices.waiting(agent_id)
     return [str(notice.reason) for notice in found if notice.action == "circle_suspected"]
@@ -138,6 +144,7 @@ def test_a_circle_of_those_who_wait_to_be_notified_is_named_at_once(
     seat("worker-b").call("notify_when", target=first, state="done")
     for agent_id in ("worker-a", "worker-b", "admin"):
         assert [first in words and second in words for words in circles_of(pooled, agent_id)] == [True], agent_id
+    assert way_out(pooled) == 'multi-agent-mcp send worker-a "…"'
     seat("worker-a").call("notify_when", target=watch, state="never")
     assert pooled.circles.found() == []
 
@@ -154,8 +161,12 @@ def test_a_command_of_an_agent_that_waits_is_seen_in_circles_as_long_as_it_lives
         services.watches.await_state(second, "done", "worker-a", print)
         os._exit(1)
     os.read(ready, 1)
-    seat("worker-b").call("ask", question="which?", to_id="worker-a", park=True)
+    watch = seat("worker-b").call("notify_when", target="worker-a", state="idle")["watch_id"]
     assert [second in words for words in circles_of(pooled, "worker-a")] == [True]
+    assert way_out(pooled) == f"kill {pid}"
+    seat("worker-b").call("notify_when", target=watch, state="never")
+    question = seat("worker-b").call("ask", question="which?", to_id="worker-a", park=True)["question_id"]
+    assert way_out(pooled) == f"multi-agent-mcp answer {question}"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     assert pooled.circles.found() == []

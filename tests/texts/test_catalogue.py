@@ -41,7 +41,7 @@ OF_AGENTS = re.compile(
 def test_states_of_agents_and_of_tasks_have_their_own_words(language: str) -> None:
     known = catalogue(language, PEOPLE) | catalogue(language, CONSOLE)
     of_tasks = {known(f"{kind}.{status}").lower() for kind in ("state", "status") for status in TASK_STATUSES}
-    of_agents = {known(key).lower() for key in known.keys() if OF_AGENTS.match(key)}
+    of_agents = {known(key).lower() for key in known.keys() if OF_AGENTS.match(key)}  # noqa: SIM118
     assert (len(of_agents) > 10, of_agents & of_tasks) == (True, set())
 
 
