@@ -119,6 +119,14 @@ def is_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
     return any(superior.id == candidate for superior in superiors(of, agents))
 
 
+def is_known_superior(candidate: str, of: str, agents: Mapping[str, Agent]) -> bool:
+    """As `is_superior`; in a broken hierarchy nobody is one."""
+    try:
+        return is_superior(candidate, of, agents)
+    except (AgentNotFound, InvalidArguments):
+        return False
+
+
 def sharing_panes(agents: Iterable[Agent]) -> list[list[str]]:
     """The ids of agents that are registered in one pane (docs/protocol.md, Pane identity), a list for each such pane:
     the lines for one are typed to whoever is there."""

@@ -27,6 +27,17 @@ def value_at(line: object, path: str) -> Any:
     return line
 
 
+def fits(line: object, conditions: Mapping[str, Any]) -> bool:
+    """Whether a line has these values at these paths."""
+    return all(value_at(line, path) == value for path, value in conditions.items())
+
+
+def needles_of(conditions: Iterable[Mapping[str, Any]]) -> tuple[bytes, ...]:
+    """Words of which every line that fits one of these conditions has one, so that others need not be parsed."""
+    named = ([word for word in when.values() if isinstance(word, str)] for when in conditions)
+    return tuple({f'"{words[-1]}"'.encode() for words in named})
+
+
 def name_of(value: object) -> str | None:
     """A short name from a host's file, such as a model's; None for anything else."""
     return value[:NAME_CHARACTERS] if isinstance(value, str) and value.isprintable() and value else None

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.agent import Agent, is_known_superior
 from multi_agent_mcp.domain.proof import REVIEW, reviewer_of, reviews_in
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
 
 
 def open_reviews(task: Task, agents: Mapping[str, Agent]) -> dict[str, str | None]:
@@ -25,11 +24,4 @@ def reviews_by(actor_id: str, task: Task, agents: Mapping[str, Agent]) -> list[s
     if actor_id == task.assignee_id:
         return []
     reviews = open_reviews(task, agents).items()
-    return [name for name, who in reviews if who is None or who == actor_id or _is_above(actor_id, who, agents)]
-
-
-def _is_above(actor_id: str, agent_id: str, agents: Mapping[str, Agent]) -> bool:
-    try:
-        return is_superior(actor_id, agent_id, agents)
-    except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
-        return False
+    return [name for name, who in reviews if who is None or who == actor_id or is_known_superior(actor_id, who, agents)]

@@ -365,16 +365,14 @@ class Doorbell(Service):
             agent = self._agent(agent_id)
             if (hold := self._hold(agent_id, purpose)) is not None:
                 decision = self._take_due(hold, agent, purpose)
-                if not decision.items:
-                    return None, decision
-                self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
-                hold.rung()
-                return doorbell_line(self.texts, decision.items), decision
-            elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
-            decision = self._decide(agent_id, purpose, [announced, elsewhere])
+            else:
+                elsewhere = self.log.last(agent_id, lambda entry: entry.get("reason") != HOOK)
+                decision = self._decide(agent_id, purpose, [announced, elsewhere])
             if not decision.items:
                 return None, decision
             self.log.record(agent, decision, Delivery("rung", HOOK), self.clock())
+            if hold is not None:
+                hold.rung()
             return doorbell_line(self.texts, decision.items), decision
 
     def has_ring_to_come(self, agent_id: str) -> bool:

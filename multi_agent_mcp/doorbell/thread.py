@@ -26,8 +26,8 @@ IDLE = "idle"
 QUIET_SECONDS = 5.0
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)
 HOLD_LOOK_SECONDS = 30.0
-LONGEST_SECONDS = 24 * 3600.0
 """The interval of checking whether an agent's host has met a usage limit; one stat(2)."""
+LONGEST_SECONDS = 24 * 3600.0
 TAKE_OVER_AFTER = timedelta(seconds=2)
 """The interval of checking whether the process that rings still lives."""
 STEP_BACK_SECONDS = 2 * TAKE_OVER_AFTER.total_seconds()

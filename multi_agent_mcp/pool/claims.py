@@ -9,16 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from multi_agent_mcp.domain.agent import Agent, is_superior
+from multi_agent_mcp.domain.agent import is_known_superior
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.proof import require_reviewers
 from multi_agent_mcp.domain.task import CLAIMABLE, UNASSIGNED, Task, work_order
-from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, InvalidArguments, Refusal, Unauthorized
+from multi_agent_mcp.errors import AlreadyExists, Refusal, Unauthorized
 from multi_agent_mcp.services.tasks.board import summary_of
 from multi_agent_mcp.services.tasks.changes import require_startable
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
+    from multi_agent_mcp.domain.agent import Agent
     from multi_agent_mcp.services.notifications.derived import DerivedNotices
     from multi_agent_mcp.services.tasks.changes import TaskChanges
     from multi_agent_mcp.services.team.agents import Agents
@@ -77,7 +78,7 @@ class Claims(Service):
 
     def _require(self, agent: Agent, taken: Task, agents: Mapping[str, Agent]) -> None:
         """Raises unless the agent may claim the task, which is in its hands for a try."""
-        if not _is_below(agent.id, taken.created_by, agents):
+        if not is_known_superior(taken.created_by, agent.id, agents):
             raise Unauthorized("not_superiors_task", task_id=taken.id, created_by=taken.created_by)
         self.require_able(agent, taken, agents)
 
@@ -87,13 +88,6 @@ class Claims(Service):
             raise Unauthorized("lacks_skills", task_id=taken.id, skills=", ".join(lacking))
         require_startable(self.workspace, taken)
         require_reviewers(taken.done_when, agent.id, agents)
-
-
-def _is_below(agent_id: str, superior_id: str, agents: Mapping[str, Agent]) -> bool:
-    try:
-        return is_superior(superior_id, agent_id, agents)
-    except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
-        return False
 
 
 def lacking_skills(agent: Agent, task: Task) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from multi_agent_mcp.domain.agent import ROLES, Agent, is_superior
-from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
+from multi_agent_mcp.domain.agent import ROLES, Agent, is_known_superior
+from multi_agent_mcp.errors import AgentNotFound
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
@@ -47,11 +47,10 @@ class Free(Service):
         return found
 
     def _others(self, sender_id: str, to: str) -> list[Agent]:
-        return [
-            agent
-            for agent in self.agents.all().values()
-            if agent.id != sender_id and (self._is_below(agent.id, sender_id) if to == ANY else f"@{agent.role}" == to)
-        ]
+        agents = self.agents.all()
+        if to == ANY:
+            return [agent for agent in agents.values() if is_known_superior(sender_id, agent.id, agents)]
+        return [agent for agent in agents.values() if agent.id != sender_id and f"@{agent.role}" == to]
 
     def first(self, sender_id: str, to: str, suits: Suits) -> Agent | None:
         """The one of them that is free, suits, and has the shortest queue; None while nobody is. Agents come before
@@ -97,12 +96,6 @@ class Free(Service):
         if self.agents.is_leaving(agent.id) or self.limited.now(agent.id) is not None:
             return False
         return self.derived_notices.pause_of(agent.id) is None
-
-    def _is_below(self, agent_id: str, superior_id: str) -> bool:
-        try:
-            return is_superior(superior_id, agent_id, self.agents.all())
-        except (AgentNotFound, InvalidArguments):  # the hierarchy is broken
-            return False
 
 
 def is_person(agent: Agent) -> bool:

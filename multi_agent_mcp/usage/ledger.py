@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from multi_agent_mcp.config import home_of
 from multi_agent_mcp.domain.agent import PURPOSES
 from multi_agent_mcp.domain.entity import is_name
-from multi_agent_mcp.domain.json_lines import parsed, value_at
+from multi_agent_mcp.domain.json_lines import fits, parsed, value_at
 from multi_agent_mcp.domain.times import from_timestamp, local_zone
 from multi_agent_mcp.services.sessions.host_conversations import named_by
 from multi_agent_mcp.store.derived_databases import DerivedDatabase, writing
@@ -226,7 +226,7 @@ class Ledger(DerivedDatabase):
         """Takes in what one line says; returns the file's new state, and when the model responded, if it did."""
         responded = None
         for known in rules.remember:
-            if known.fits(line):
+            if fits(line, known.when):
                 model, window = (value_at(line, path) if path else None for path in (known.model, known.window))
                 state = replace(state, model=model or state.model, window=window or state.window)
         for found in rules.responses(line):

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
-from multi_agent_mcp.domain.json_lines import name_of, value_at
+from multi_agent_mcp.domain.json_lines import fits, name_of, needles_of, value_at
 from multi_agent_mcp.domain.notification import Notification, derived_id
 from multi_agent_mcp.domain.times import format_time, moment_of, parse_time
 from multi_agent_mcp.hosts import description, host_named
@@ -239,10 +239,6 @@ EXHAUSTED_PERCENT = 100
 Conditions = Mapping[str, str]
 
 
-def _fits(conditions: Mapping[str, Any] | None, facts: object) -> bool:
-    return conditions is not None and all(value_at(facts, path) == value for path, value in conditions.items())
-
-
 def _matches(conditions: Conditions | None, facts: object) -> bool:
     """Whether the text at each path is like the pattern."""
     return conditions is not None and all(
@@ -287,9 +283,7 @@ class LimitRules:
     @property
     def needles(self) -> tuple[bytes, ...]:
         """As `UsageRules.needles`."""
-        conditions = [*(line.when for line in self.lines), *([self.when] if self.quotas else [])]
-        named = ([word for word in when.values() if isinstance(word, str)] for when in conditions)
-        return tuple({f'"{words[-1]}"'.encode() for words in named})
+        return needles_of([*(line.when for line in self.lines), *([self.when] if self.quotas else [])])
 
     @property
     def is_on_screen_only(self) -> bool:
@@ -321,11 +315,11 @@ class LimitReader:
 
     def read(self, line: object, now: datetime) -> LimitSeen | None:
         """The limit that a line says was met, None for other lines."""
-        if self._rules.quotas and _fits(self._rules.when, line):
+        if self._rules.quotas and fits(line, self._rules.when):
             found = value_at(line, self._rules.quotas)
             self._quotas = found if isinstance(found, Mapping) else {}
         for rule in self._rules.lines:
-            if _fits(rule.when, line):
+            if fits(line, rule.when):
                 return self._seen(rule, line, now)
         return None
 

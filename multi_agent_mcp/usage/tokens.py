@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from multi_agent_mcp.domain.json_lines import name_of, value_at
+from multi_agent_mcp.domain.json_lines import fits, name_of, needles_of, value_at
 from multi_agent_mcp.domain.times import moment_of
 from multi_agent_mcp.hosts import description, host_named
 
@@ -91,8 +91,7 @@ class LineRule:
                 yield self._response(item) or UnreadableUsage()
 
     def _fits(self, item: object) -> bool:
-        said = all(value_at(item, path) == value for path, value in self.when.items())
-        said = said and (not self.needs or value_at(item, self.needs) is not None)
+        said = fits(item, self.when) and (not self.needs or value_at(item, self.needs) is not None)
         return said and not any(value_at(item, path) == value for path, value in self.unless.items())
 
     def _response(self, item: object) -> Response | None:
@@ -126,9 +125,6 @@ class Remembered:
     model: str = ""
     window: str = ""
 
-    def fits(self, line: object) -> bool:
-        return all(value_at(line, path) == value for path, value in self.when.items())
-
 
 @dataclass(frozen=True)
 class UsageRules:
@@ -161,10 +157,8 @@ class UsageRules:
 
     @property
     def needles(self) -> tuple[bytes, ...]:
-        """Words of which every line that says anything has one, so that others need not be parsed."""
-        conditions = [*(rule.when for rule in self.lines), *(rule.when for rule in self.remember)]
-        named = ([word for word in when.values() if isinstance(word, str)] for when in conditions)
-        return tuple({f'"{words[-1]}"'.encode() for words in named})
+        """Words of which every line that says anything has one."""
+        return needles_of([*(rule.when for rule in self.lines), *(rule.when for rule in self.remember)])
 
     def responses(self, line: object) -> Iterator[Response | UnreadableUsage]:
         for rule in self.lines:

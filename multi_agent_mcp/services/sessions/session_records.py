@@ -16,7 +16,7 @@ from multi_agent_mcp.domain.agent import (
     Execution,
     HandOff,
     OwnerWait,
-    is_superior,
+    is_known_superior,
 )
 from multi_agent_mcp.domain.entity import age, entity_id, id8, is_name, new_id
 from multi_agent_mcp.domain.text import one_line
@@ -495,11 +495,9 @@ class OwnerWaits(Service):
     def _answers(self, wait: OwnerWait, sender_id: str, agents: Mapping[str, Agent]) -> bool:
         if sender_id == wait.admin_id:
             return True
-        sender = agents.get(sender_id)
-        try:
-            return sender is not None and sender.role == "admin" and is_superior(wait.owner_id, sender_id, agents)
-        except Refusal:
-            return False  # a broken hierarchy releases nothing; unlock_owner_wait still does
+        # a broken hierarchy releases nothing; unlock_owner_wait still does
+        is_admin = sender_id in agents and agents[sender_id].role == "admin"
+        return is_admin and is_known_superior(wait.owner_id, sender_id, agents)
 
     def _locked(self, owner_id: str) -> AbstractContextManager[None]:
         return self.workspace.locks.held(f"owner-wait-{owner_id}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from multi_agent_mcp.config import session_names
-from multi_agent_mcp.domain.agent import Agent, is_superior, owners, superiors
+from multi_agent_mcp.domain.agent import Agent, is_known_superior, is_superior, owners, superiors
 from multi_agent_mcp.domain.entity import AgentId, assembled, session_name
 from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import Message, has_old_scheme, is_signed_by, is_signed_with, public_key, signature
@@ -423,10 +423,7 @@ class Signatures:
             return "unverified"
         if agent_id == reader_id:
             return "self"
-        with suppress(Refusal):
-            if is_superior(agent_id, reader_id, agents):
-                return "superior"
-        return "colleague"
+        return "superior" if is_known_superior(agent_id, reader_id, agents) else "colleague"
 
     def _is_genuine(self, message: Message) -> bool | None:
         """Returns whether the signature is valid, also that of a removed agent; None without a key to check it."""
