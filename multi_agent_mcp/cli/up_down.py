@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from multi_agent_mcp.cli.context import SessionContext, indented, print_line, se
 from multi_agent_mcp.cli.next_step import first_command, here
 from multi_agent_mcp.cli.rendering import titled_table
 from multi_agent_mcp.domain.text import one_line
-from multi_agent_mcp.errors import InvalidArguments
+from multi_agent_mcp.errors import InvalidArguments, Refusal
 from multi_agent_mcp.texts import Texts
 from multi_agent_mcp.windows.readiness import OPEN, READY, AgentState, Report
 
@@ -209,6 +209,17 @@ def restart(context: SessionContext, agent_id: str, socket: str | None, fresh: b
         raise click.exceptions.Exit(1)
 
 
+def _relay_lines(context: SessionContext) -> list[str]:
+    """What `down` leaves running of a team on several machines."""
+    if context.services.machine is None:
+        return []
+    from multi_agent_mcp.cli.machines import sharing_of
+
+    with suppress(Refusal):  # without the client there is no relay, either
+        return [context.texts("down.relay")] if sharing_of(context).share.relay_runs else []
+    return []
+
+
 def _warn(context: SessionContext, startup: Startup) -> None:
     for line in () if context.as_json else warnings(startup.preflight, context.texts):
         print_line(line)
@@ -249,7 +260,7 @@ def down(context: SessionContext, agent_ids: tuple[str, ...], socket: str | None
     closed = close_agents(windows, names) if names else close_team(windows)
     texts = context.texts
     lines = [texts("down.closed", names=", ".join(closed)) if closed else texts("down.nothing")]
-    lines += [texts("down.until", agents=" ".join(names))] if names else []
+    lines += [texts("down.until", agents=" ".join(names))] if names else _relay_lines(context)
     strange = {
         path: [slot for slot in slots if not names or slot.agent_id in names] for path, slots in windows.strange.items()
     }

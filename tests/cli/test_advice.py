@@ -920,6 +920,7 @@ ELSEWHERE: Mapping[str, str] = {
         "hub/test_sharing.py::test_a_reseed_takes_what_a_machine_has_that_is_further_on",
         *("error.hub_replaced", "reason.hub_replaced", "repair.hub_replaced", "machines.replaced"),
     ),
+    "down.relay": "hub/test_asking.py::test_a_question_is_forgotten_once_nobody_looks_at_its_pane_any_more",
     **by("hub/test_sharing.py::test_the_hubs_machine_does_not_end_the_team_unasked", "error.leave_ends_team"),
     **by("hub/test_sharing.py::test_a_name_of_a_machine_that_has_left_can_be_had_again", "error.machine_exists"),
     **by("hub/test_sharing.py::test_who_takes_part_already_is_told_what_to_run", "error.shared_already"),

@@ -125,7 +125,8 @@ def test_a_question_is_forgotten_once_nobody_looks_at_its_pane_any_more(two: Mac
     look(laptop, "worker-a", "dialog", after=timedelta(hours=1))
     eventually(lambda: asked(desk))
     assert [item.since is not None and item.since >= again for item in asked(desk)] == [True]
-    assert command(laptop, "down").returncode == 0
+    closed = command(laptop, "down")
+    assert (closed.returncode, "relay --stop" in closed.stdout) == (0, True)
     eventually(lambda: not asked(desk))
 
 
