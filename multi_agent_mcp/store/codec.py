@@ -194,10 +194,10 @@ class Header(YAMLHandler):
             node = Parser(fm).get_single_node()
             value = None if node is None else _value(node)
             if len(fm) > _VALUES_MAX:
-                _require_tree(value)
+                require_tree(value)
         except _Unusual:
             value = Loader(fm).get_single_data()
-            _require_tree(value, len(fm) + _ALIASED_MAX)
+            require_tree(value, len(fm) + _ALIASED_MAX)
         return {str(key): item for key, item in value.items()} if isinstance(value, dict) else value
 
     def export(self, metadata: Mapping[str, object], **_: object) -> str:
@@ -260,7 +260,7 @@ def _load(header_text: str) -> Mapping[str, Any]:
     return header
 
 
-def _require_tree(header: Any, characters: float = math.inf) -> None:
+def require_tree(header: Any, characters: float = math.inf) -> None:
     """Raises `Unreadable` for a header that is too deep or large to be written again, as with recursive aliases, or
     has texts of more characters."""
     pending, visited = [(header, 0)], 0

@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.errors import AgentNotFound, AlreadyExists, Reason, StorageError
 from multi_agent_mcp.store.authority import ALONE, HUB, Authority, Shared, Superseded, digest8, mark, revision_in
+from multi_agent_mcp.store.codec import Unreadable, require_tree
 from multi_agent_mcp.store.directory import SETTLING_SECONDS
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.records import Conflicts
@@ -364,9 +365,12 @@ def taken_over(record: Mapping[str, Any] | None, shared: Shared) -> dict[str, An
 
 
 def _json_object(data: bytes) -> dict[str, Any] | None:
+    """Returns the object that another machine has sent; None if it is none, or cannot be written to a file."""
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError):
+        require_tree(value)
+        json.dumps(value, ensure_ascii=False).encode()  # no lone surrogate
+    except (ValueError, RecursionError, Unreadable):
         return None
     return value if isinstance(value, dict) else None
 
@@ -392,6 +396,9 @@ def _differs(record: Mapping[str, Any], changed: Mapping[str, Any]) -> bool:
 def _agent(key: str, record: Mapping[str, Any]) -> Agent:
     known = {name: record[name] for name, fits in _CHECKS.items() if fits(record.get(name))}
     extra = {name: value for name, value in record.items() if name not in _FIELDS}
+    for name in _LISTS & extra.keys():
+        if not _is_list(extra[name]):
+            del extra[name]
     return Agent(**{**known, "id": key}, extra=extra)
 
 
@@ -411,3 +418,5 @@ def _check(hint: Any) -> Callable[[Any], bool]:
 
 
 _CHECKS = {name: _check(hint) for name, hint in _FIELDS.items()}
+_LISTS, _is_list = frozenset({"machines", "former_public_keys"}), _check(list[str])
+"""Keys beside the fields whose value another machine may have sent, and what it has to be."""

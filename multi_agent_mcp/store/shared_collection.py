@@ -66,7 +66,8 @@ class SharedCollection(Collection[E]):
             try:
                 return self._create(self._agreed(None, entity))
             except Superseded as earlier:  # an attempt that died between the hub and the file
-                return self._create(self._received(entity.id, earlier.current), data=with_mark(earlier.current))
+                received, data = self._received(entity.id, earlier.current)
+                return self._create(received, data=data)
 
     def remove(self, entity: E) -> None:
         found = self.authority.current(self._key(entity)) if self.is_shared else None
@@ -217,9 +218,9 @@ class SharedCollection(Collection[E]):
         if located is not None and self._is_edited(located, shared):
             self._set_aside(located)
         if shared.data:
-            entity, modified = self._received(entity_id, shared), shared.at if modified is None else modified
+            (entity, data), modified = self._received(entity_id, shared), shared.at if modified is None else modified
             try:
-                self._put(located, entity, modified, with_mark(shared), guarded=True)
+                self._put(located, entity, modified, data, guarded=True)
             except FileChanged:
                 return self._take_over(entity_id, shared, self.locate(entity_id), modified)
             return entity
@@ -232,16 +233,16 @@ class SharedCollection(Collection[E]):
         """Copies a person's edit that is about to be overwritten."""
         Conflicts(self.files).keep_file(located.directory.path / self.layout.name(located.entity.id))
 
-    def _received(self, entity_id: str, shared: Shared) -> E:
-        """Returns the entity of a hub's value. Its mark is of the bytes that are written: ours, if the value has a form
-        to which no mark can be added."""
+    def _received(self, entity_id: str, shared: Shared) -> tuple[E, bytes | None]:
+        """Returns the entity of a hub's value, and its bytes with the mark. They are None, and the mark is of our own
+        form, if none can be added to them, or if they name another entity, as a person's copy of its file does."""
         entity = self._adopted(self._codec.decode(shared.data, id=entity_id), entity_id)
-        is_kept = with_mark(shared) is not None
-        return marked(entity, shared if is_kept else shared._replace(data=self._payload(entity)))
+        data = None if _names_another(shared.data, entity_id) else with_mark(shared)
+        return marked(entity, shared if data is not None else shared._replace(data=self._payload(entity))), data
 
     def is_as_on_hub(self, entity: E, shared: Shared) -> bool:
         """Returns whether an entity's mark is that of this value."""
-        return bool(entity.extra.get(HUB) == self._received(entity.id, shared).extra[HUB])
+        return bool(entity.extra.get(HUB) == self._received(entity.id, shared)[0].extra[HUB])
 
     def _is_edited(self, located: Location[E], shared: Shared) -> bool:
         return not self._is_as_marked(located) and self._payload(located.entity) != shared.data
@@ -254,9 +255,7 @@ class SharedCollection(Collection[E]):
         if digest == digest8(self._payload(located.entity)):
             return True
         data = self.files.read(located.directory.path / self.layout.name(located.entity.id)) or b""
-        said = _ID.search(data.partition(END)[0])
-        is_copy = said is not None and said[1] != located.entity.id.encode()
-        return not is_copy and digest == digest8(without_last(data))
+        return not _names_another(data, located.entity.id) and digest == digest8(without_last(data))
 
     def _unmarked(self, entity: E) -> E:
         return replace(entity, extra=without_mark(entity))
@@ -268,6 +267,12 @@ class SharedCollection(Collection[E]):
 
     def _key(self, entity: E) -> str:
         return f"{self.kind}.{entity.id}"
+
+
+def _names_another(data: bytes, entity_id: str) -> bool:
+    """Returns whether a file says that it is another entity's."""
+    said = _ID.search(data.partition(END)[0])
+    return said is not None and said[1] != entity_id.encode()
 
 
 # The month of the archive follows from this time. A file whose own time is in another month, as it was copied or edited

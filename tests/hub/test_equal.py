@@ -98,6 +98,8 @@ IN_ANOTHER_FORM = {
     "tsk.tsk_a00000000000": b"---\ntitle: Short\nassignee_id: admin\nnewer: kept\nstatus: done\n---\n\nwords",
     "tsk.tsk_b00000000000": b"---\n{title: Flow, assignee_id: admin, status: done}\n---\n\nwords",
     "tsk.tsk_c00000000000": b"---\r\ntitle: Lines\r\nassignee_id: a b\r\n---\r\n\r\nwords",
+    "tsk.tsk_d00000000000": b"---\nid: tsk_b00000000000\ntitle: Another's name\nstatus: done\n---\n\nwords",
+    "tsk.tsk_e00000000000": b"---\nneeds:\n" + 60 * b"- one\n" + b"? title\n: Many lines\n---\n\nwords",
 }
 """Values of a machine with another version, or of another program's: what they leave out has its default."""
 

@@ -38,6 +38,7 @@ from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, SLOTS, Names, slot_of
 from multi_agent_mcp.services.questions import Asking
+from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.store.registry import SHARED
@@ -617,7 +618,13 @@ def test_a_value_that_is_no_record_changes_no_agent_and_makes_none(two: Machines
     before = shared()
 
     async def publish(client: Client) -> None:
-        for value in (b"\xff\xfe", DEEP, b"[]"):
+        for value in (
+            b"\xff\xfe",
+            DEEP,
+            b"[]",
+            b'{"newer": %b1%b}' % (200 * b"[", 200 * b"]"),
+            b'{"newer": "\\ud800"}',
+        ):
             await client.request(names.shared("agent.ghost"), value, 2, headers=STAMP)
             await client.request(names.shared("agent.admin"), value, 2, headers=STAMP)
 
@@ -627,6 +634,17 @@ def test_a_value_that_is_no_record_changes_no_agent_and_makes_none(two: Machines
     assert shared() == before
     eventually(lambda: last_value(laptop, names.shared("agent.admin")) == before[0], "the hub has the record again")
     assert all("ghost" not in machine.services.agents.registry.all() for machine in (desk, laptop))
+
+
+def test_mail_of_an_agent_is_read_though_its_record_has_a_number_where_a_list_belongs(two: Machines) -> None:
+    names, desk = two[LAPTOP].sharing.membership.names, two[DESK]
+    record = {"role": "worker", "machine": LAPTOP, "machines": 5, "former_public_keys": 5, "public_key": "k"}
+    signed = b"---\nsender_id: odd\nsender_role: worker\nsignature: x\n---\n\nfrom an odd one"
+    publishes(two[LAPTOP], (names.shared("agent.odd"), json.dumps(record).encode()))
+    publishes(two[LAPTOP], (names.own(LAPTOP, "msg", "admin", "odd.md"), signed))
+    services = desk.services
+    read = services.reading.read(services.agents.get("admin"), Query())
+    assert "from an odd one" in str(read)
 
 
 def last_value(machine: Machine, subject: str) -> Any:
