@@ -115,7 +115,7 @@ function details(task) {
     task.parent_task_id && ["board.parent", h("a", { href: `#${task.parent_task_id}` }, h("bdi", null, visible(task.parent_title ?? task.parent_task_id)))],
     [null, h("code", null, task.task_id)],
   ].filter(Boolean);
-  return h("dl", { class: "details" }, rows.map(([key, value]) => h("div", null, h("dt", null, key ? t(key) : "id"), h("dd", null, value))));
+  return h("dl", { class: "details" }, rows.map(([key, value]) => h("div", null, h("dt", null, key ? t(key) : "ID"), h("dd", null, value))));
 }
 
 const section = (key, ...content) => h("section", null, h("h3", null, t(key)), ...content);

@@ -16,6 +16,7 @@ def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, new
     services.messages.send(
         admin, Draft(content="ログイン画面 <b>zebra</b>", subject="the login", receiver_id="worker-a")
     )
+    services.messages.send(admin, Draft(content="a zebra without a subject", receiver_id="worker-a"))
     (task,) = services.task_creation.create(admin, [NewTask(title="zebra crossing", assignee_id="worker-a")])
     session = services.sessions.open("worker-a", "task")
     execution = services.executions.begin(session.record, task.id)
@@ -27,7 +28,8 @@ def test_a_word_is_found_from_any_page_and_opens_where_it_stands(team: Team, new
     newcomer.page.keyboard.type("zebra")
     newcomer.page.keyboard.press("Enter")
     results = newcomer.page.locator("#results li")
-    expect(results).to_have_count(3)
+    expect(results).to_have_count(4)
+    expect(results.filter(has_text="without a subject")).to_contain_text(newcomer.words("messages.no_subject"))
     expect(results.locator("mark").first).to_have_text("zebra")
     expect(newcomer.page.locator("#sought")).to_have_value("zebra")
 

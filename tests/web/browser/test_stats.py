@@ -61,6 +61,12 @@ def test_what_models_took_is_summed_up_priced_sorted_and_held_against_budgets(te
     page.locator("table.usage th button").last.click()
     expect(rows).to_contain_text([words("stats.total"), "m-2", "m-1"])
     expect(page.locator(".budgets .is-high")).to_contain_text("worker-a")
+    page.set_viewport_size({"width": 390, "height": 844})
+    titles = "cells => cells.map((cell) => getComputedStyle(cell, '::before').content)"
+    numbers = rows.nth(1).locator("td:not(:first-child)")
+    assert numbers.evaluate_all(titles)[0] == f'"{words("stats.input")}"'
+    assert "none" not in numbers.evaluate_all(titles)
+    page.set_viewport_size({"width": 1440, "height": 900})
     page.emulate_media(media="print", color_scheme="dark")
     newcomer.leave_picture("stats-printed")
     assert newcomer.look("paleTexts") == []
