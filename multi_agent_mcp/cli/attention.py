@@ -126,7 +126,7 @@ def _show(context: SessionContext, agent: Agent) -> None:
     others = context.services.panes.undescribed([] if asked else [agent])
     lines = [*list_dialogs(context, asked), *undescribed_lines(others, texts)]
     if not lines:
-        screen = texts.words_of(context.services.pane_notifier.screen(agent))
+        screen = texts.screen(context.services.pane_notifier.screen(agent))
         lines = [texts("answer.nothing", agent_id=agent.id, screen=screen)]
     context.answer({"dialogs": dialogs_answer(asked), "undescribed": _rows_answer(others)}, lines)
 
@@ -207,7 +207,7 @@ def _press_keys(context: SessionContext, agent: Agent, words: str) -> None:
     if came.state == "refused":
         raise _refused(agent, came.reason or "", texts)
     facts = {"agent_id": agent.id, "keys": " ".join(keys)}
-    done = texts("answer.keys_done", **facts, screen=came.screen or "-")
+    done = texts("answer.keys_done", **facts, screen=texts.word("screen", came.screen or "-"))
     words = (
         done
         if came.state == "answered"
@@ -234,7 +234,7 @@ def _outcome(agent: Agent, came: Answered, choice: str, texts: Texts) -> str:
     picked = came.dialog.choice(choice) if came.dialog is not None else None
     facts = {"agent_id": agent.id, "choice": choice, "label": picked.label if picked is not None else ""}
     if came.state == "answered":
-        return texts("answer.done", **facts, screen=came.screen)
+        return texts("answer.done", **facts, screen=texts.word("screen", came.screen or "-"))
     return texts("answer.pressed", **facts, reason=texts.words_of(came.reason or ""))
 
 

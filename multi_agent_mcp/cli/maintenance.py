@@ -32,6 +32,7 @@ from multi_agent_mcp.cli.rendering import (
     size_words,
     subjects_words,
     titled_table,
+    words_of_code,
 )
 from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.texts import Texts
@@ -115,8 +116,8 @@ def _doorbells(services: Services) -> list[Answer]:
 
 def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: Answer) -> Iterator[str]:
     for finding in repaired:
-        facts = {name: getattr(finding, name) for name in ("check", "subject", "finding", "repair")}
-        yield texts("doctor.done", **facts)
+        facts = {name: getattr(finding, name) for name in ("subject", "finding", "repair")}
+        yield texts("doctor.done", check=words_of_code("checked", finding.check, texts), **facts)
     names = [doorbell["agent_id"] for doorbell in answer["doorbells"]]
     groups = folded(left, lambda item: _alike(item, names)) if is_terminal() else [[item] for item in left]
     rows = [_finding_row(group, texts) for group in groups]
@@ -131,7 +132,7 @@ def _lines(texts: Texts, left: list[Finding], repaired: list[Finding], answer: A
     if channels:
         yield ""
         same = folded(_merged(channels), _same) if is_terminal() else [[row] for row in channels]
-        shown = [(subjects_words([row[0] for row in group], texts), *group[0][1:]) for group in same]
+        shown = [_channel_row(group, texts) for group in same]
         yield from titled_table(texts, ("recipient", "screen", "rung", "now"), shown)
     yield ""
     used = [(item["kind"], item["files"], size_words(item["bytes"])) for item in answer["usage"]]
@@ -144,6 +145,14 @@ def _merged(channels: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     for agent_id, screen, rung, now in channels:
         of.setdefault((agent_id, screen, now), []).append(rung)
     yield from ((agent_id, screen, ", ".join(rungs), now) for (agent_id, screen, now), rungs in of.items())
+
+
+def _channel_row(group: Sequence[Sequence[str]], texts: Texts) -> tuple[str, ...]:
+    """A row of channels. Why no host is seen in a pane is said where the pane is a channel."""
+    _, screen, rungs, now = group[0]
+    names = ", ".join(words_of_code("channel", rung, texts) for rung in rungs.split(", "))
+    seen = screen if not is_terminal() else texts.screen(screen) if ": " in screen else "-"
+    return subjects_words([row[0] for row in group], texts), seen, names, now
 
 
 def _same(row: Sequence[str]) -> object:
@@ -163,7 +172,13 @@ def _finding_row(group: Sequence[Finding], texts: Texts) -> tuple[str, ...]:
     level = texts(f"level.{first.level}") + (f" ×{len(group)}" if len(group) > 1 else "")
     subjects = subjects_words([item.subject for item in group], texts)
     style = "bold red" if first.level == "problem" else "yellow"
-    return Styled(level, style), first.check, subjects, local_times(first.finding, texts), first.repair
+    return (
+        Styled(level, style),
+        words_of_code("checked", first.check, texts),
+        subjects,
+        local_times(first.finding, texts),
+        first.repair,
+    )
 
 
 def _now(texts: Texts, doorbell: Answer, reason: str | None) -> str:

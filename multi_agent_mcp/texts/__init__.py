@@ -103,6 +103,11 @@ class Texts:
         key = "reason.failed" if error and not kind else f"reason.{reason}"
         return self(key, error=error) if key in self else reason
 
+    def screen(self, seen: str) -> str:
+        """What is seen in an agent's pane: the host with its state, `claude: idle`, or a reason why it is not."""
+        host, is_host, state = seen.partition(": ")
+        return f"{host}: {self.word('screen', state)}" if is_host else self.words_of(seen)
+
     def asks_about(self, topic: str | None) -> str:
         """The words for what a host asks about; general ones for a topic without a text (of a user's own profile)."""
         key = f"up.dialog:{topic}"

@@ -46,7 +46,7 @@ ICONS = (
 )
 """The file, size in pixels and purpose of each icon that `scripts/icons` draws."""
 MANIFEST = "application/manifest+json"
-SHARED = ("reason.", "attention.kind.", "found.", "up.dialog:", "type.", "action.")
+SHARED = ("reason.", "attention.kind.", "found.", "up.dialog:", "type.", "action.", "checked.")
 """Prefixes of the people's texts that pages choose from by data."""
 
 

@@ -192,7 +192,7 @@ def test_keys_are_pressed_in_a_terminal_once_the_screen_was_shown_and_confirmed(
 ) -> None:
     came = at_terminal(strange, "y\n", "worker-a", "--keys", "Down Enter")
     assert "❯ Never" in came
-    assert "worker-a: pressed Down Enter; its host is now: dialog" in came
+    assert "worker-a: pressed Down Enter; its host is now: asking" in came
     assert keys(tmp_path) == ["\x1b[B", "\r"]
     *_, journal = sorted((strange.path / "audit").iterdir())  # whose approval is of the day the team was made
     line = json.loads(journal.read_text(encoding="utf-8"))

@@ -9,6 +9,7 @@ import pytest
 
 from multi_agent_mcp.domain.text import columns
 from tests.cli.conftest import TEAM, Ask, Run
+from tests.cli.test_terminal import in_terminal
 
 WORD = re.compile(r"[a-z]{2,}")
 
@@ -90,3 +91,11 @@ def test_people_are_told_commands_where_agents_are_told_tools(ask: Ask, run: Run
     assert "wait end" in refused.stderr
     assert "multi-agent-mcp wait end" in diagnosis
     assert "multi-agent-mcp read --all --before " in read
+
+
+def test_doctor_shows_a_person_no_codes(ask: Ask, session: Path) -> None:
+    ask("send", "worker-a", "x", "--as", "admin")
+    said = [line.strip() for line in in_terminal(180, "doctor", session=session)]
+    assert any(line.split()[:2] == ["注意", "ペイン"] for line in said)
+    assert any(line.startswith("owner") and "ステータス行" in line for line in said)
+    assert not [line for line in said if re.search(r"no_pane|status_line|^注意 +[a-z]|no_desktop", line)]

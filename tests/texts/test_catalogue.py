@@ -11,6 +11,8 @@ import pytest
 
 from multi_agent_mcp import texts
 from multi_agent_mcp.domain.task import TASK_STATUSES
+from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
+from multi_agent_mcp.doorbell.tmux.screens import BUSY, DIALOG, DRAFT, IDLE, OURS, UNKNOWN
 from multi_agent_mcp.errors import (
     AgentNotFound,
     InvalidArguments,
@@ -20,6 +22,8 @@ from multi_agent_mcp.errors import (
     Refusal,
     StorageError,
 )
+from multi_agent_mcp.features.ours import OURS as FEATURES
+from multi_agent_mcp.hosts import hosts
 from multi_agent_mcp.texts import CONSOLE, LANGUAGES, PEOPLE, catalogue
 
 SEEDS = {
@@ -43,6 +47,19 @@ def test_states_of_agents_and_of_tasks_have_their_own_words(language: str) -> No
     of_tasks = {known(f"{kind}.{status}").lower() for kind in ("state", "status") for status in TASK_STATUSES}
     of_agents = {known(key).lower() for key in known.keys() if OF_AGENTS.match(key)}  # noqa: SIM118
     assert (len(of_agents) > 10, of_agents & of_tasks) == (True, set())
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_code_that_doctor_and_attention_show_has_words(language: str) -> None:
+    views = [view.state for profile in load_profiles().named.values() for view in profile.views]
+    codes = {
+        "checked": {name for feature in FEATURES for name in (*feature.checks, *feature.verifications)},
+        "attention.kind": {name for feature in FEATURES for name in feature.attention},
+        "channel": {name for host in hosts().values() for name in host.channels},
+        "screen": {IDLE, BUSY, DRAFT, OURS, DIALOG, UNKNOWN, *views},
+    }
+    known = catalogue(language) | catalogue(language, PEOPLE)
+    assert {f"{kind}.{code}" for kind in codes for code in codes[kind]} - known.keys() == set()
 
 
 @pytest.mark.parametrize("key", SEEDS)

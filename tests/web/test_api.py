@@ -231,7 +231,7 @@ def test_an_agent_that_is_stuck_is_shown_with_what_was_seen(team: Team, visitor:
     assert [agent_id for agent_id, found in stuck.items() if found] == ["worker-a"]
     assert stuck["worker-a"] == {
         "cause": "login", "since": seen["since"],
-        "what": "ホスト claude がログインを待っています（画面: login）",
+        "what": "ホスト claude がログインを待っています（画面: ログイン待ち）",
     }  # fmt: skip
 
 

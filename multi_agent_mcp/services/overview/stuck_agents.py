@@ -88,7 +88,9 @@ class StuckAgents(Service):
             "host": facts.pane.host if facts.pane else "-",
         }
         words = self.texts(f"stuck.{found.kind}", **values)
-        return words if facts.pane is None else words + self.texts("stuck.screen", screen=facts.pane.state)
+        if facts.pane is None:
+            return words
+        return words + self.texts("stuck.screen", screen=self.texts.word("screen", facts.pane.state))
 
     def _length(self, length: timedelta) -> str:
         """A length in the largest unit of which it has one, as the column beside the sentence says it."""

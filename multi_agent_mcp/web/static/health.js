@@ -1,6 +1,6 @@
 // The findings of doctor and their repairs; those that say the same of different agents or files are one row.
 
-import { age, agentLink, api, chip, facts, h, icon, query, t, visible, withLocalTimes } from "./core.js";
+import { age, agentLink, api, chip, facts, h, icon, query, t, visible, withLocalTimes, word } from "./core.js";
 import { watch } from "./live.js";
 import { endLease } from "./task_acts.js";
 
@@ -51,7 +51,7 @@ function row(group) {
   const subjects = [...new Set(group.map(({ subject }) => subject))];
   return h("tr", { class: group.length > 1 ? "many" : "" },
     h("td", null, chip(`level-${first.level}`, t(`health.level.${first.level}`)), group.length > 1 && h("b", null, ` ×${group.length}`)),
-    h("td", null, first.check),
+    h("td", null, word("checked", first.check)),
     h("td", null, said(subjects.slice(0, NAMED).join(", ")), subjects.length > NAMED && " …"),
     h("td", null, said(first.finding)),
     h("td", null, said(first.repair)));
