@@ -116,15 +116,19 @@ def test_a_chat_session_exits_though_its_conversation_ended_before_it_began(serv
 
 def test_a_report_begins_a_task_that_was_made_by_a_clock_ahead(services: Services, clock: Clock) -> None:
     clock.advance(YEAR)
-    waiting, stopped = new(services), new(services)
-    moved(services, stopped, "in_progress", "blocked")
-    clock.advance(-YEAR)
+    waiting, blocked, stopped = new(services), new(services), new(services)
+    moved(services, blocked, "in_progress", "blocked")
+    moved(services, stopped, "in_progress")
     worker = services.agents.get("worker-a")
-    for task in (waiting, stopped):
+    clock.advance(-YEAR)
+    for task in (waiting, blocked, stopped):
         services.task_reports.report_progress(worker, task.id, progress=50)
+    moved(services, stopped, "blocked")
     read(services, "admin")
-    assert services.workspace.tasks.get(waiting.id).status == "in_progress"
-    assert services.workspace.tasks.get(stopped.id).status == "blocked", "no report of any time takes an interrupt back"
+    tasks = services.workspace.tasks
+    assert tasks.get(waiting.id).status == "in_progress"
+    assert tasks.get(blocked.id).status == "in_progress", "its history says that the report came after the block"
+    assert tasks.get(stopped.id).status == "blocked", "a report that came before takes no interrupt back"
 
 
 def test_a_waiter_rings_once_and_rests_though_an_earlier_ring_is_in_the_future(
