@@ -16,7 +16,7 @@ from multi_agent_mcp.features import attempted, load
 from multi_agent_mcp.features.chosen import chosen
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES
-from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, truth, yaml_problem
+from multi_agent_mcp.yaml_files import NOT_YAML, at_line, load_yaml, truth, yaml_problem
 
 PROGRAM = re.compile(r"/[^{}]+|[^/{}]+")
 """A name on PATH or an absolute path: a relative path would depend on the sender's working directory."""
@@ -146,11 +146,17 @@ def read_settings(path: Path, language: str | None = None) -> Settings:
         raise InvalidArguments("bad_settings", reason=yaml_problem(error)) from error
     if not isinstance(data, dict):
         raise refused("no_mapping")
-    return _settings_in(data, language)
+    try:
+        return _settings_in(data, language)
+    except InvalidArguments as refusal:
+        if isinstance(reason := refusal.values.get("reason"), Reason):
+            refusal.values["reason"] = at_line(path, reason)
+        raise
 
 
 def _settings_in(data: Mapping[str, Any], language: str | None = None) -> Settings:
-    chosen = language or data.get("language") or DEFAULT_LANGUAGE
+    said = data.get("language")
+    chosen = language or (DEFAULT_LANGUAGE if said is None else said)
     if chosen not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(chosen)[:40], allowed=", ".join(LANGUAGES))
     return replace(settings_of(data), language=chosen, notify_command=_notify_command(data))
@@ -282,7 +288,7 @@ def _is_argument(part: Any) -> bool:
 def parse_done_when(given: Any, _name: str = "done_when") -> tuple[str, ...]:
     """Parses `done_when` of session.yaml or team.yaml: a list of conditions, or one. Whether they are known is judged
     when a task is created. Raises `InvalidArguments`."""
-    conditions = [given] if isinstance(given, str) else given or []
+    conditions = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(conditions, list) or not all(map(_is_argument, conditions)):
         raise refused("no_conditions")
     return tuple(part.strip() for condition in conditions for part in condition.split(",") if part.strip())
@@ -290,7 +296,7 @@ def parse_done_when(given: Any, _name: str = "done_when") -> tuple[str, ...]:
 
 def parse_patterns(given: Any, name: str) -> tuple[str, ...]:
     """Parses a list of patterns of files, or one, of session.yaml or team.yaml. Raises `InvalidArguments`."""
-    patterns = [given] if isinstance(given, str) else given or []
+    patterns = [given] if isinstance(given, str) else [] if given is None else given
     if not isinstance(patterns, list):
         raise refused("no_list", name=name)
     for place, pattern in enumerate(patterns):
@@ -314,7 +320,8 @@ RULES = ("edits", "commands", "sandbox")
 
 def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
     """Parses the keys `edits`, `commands` and `sandbox` of a role or an agent. Raises `InvalidArguments`."""
-    commands, sandbox = given.get("commands") or {}, given.get("sandbox")
+    commands, sandbox = given.get("commands"), given.get("sandbox")
+    commands = {} if commands is None else commands
     if not isinstance(commands, dict):
         raise refused("no_mapping_in", name=f"{name}.commands")
     if unknown := sorted(map(str, commands.keys() - {"deny"})):
@@ -327,10 +334,12 @@ def parse_rules(given: Mapping[str, Any], name: str) -> Rules:
 
 def parse_roles(given: Any, name: str = "roles") -> Mapping[str, Any]:
     """Parses `roles` of session.yaml or team.yaml: rules by role, as they are there. Raises `InvalidArguments`."""
-    roles = given or {}
-    if not isinstance(roles, dict) or not all(isinstance(rules, dict) for rules in roles.values()):
+    roles = {} if given is None else given
+    if not isinstance(roles, dict):
         raise refused("no_mapping_in", name=name)
     for role, rules in roles.items():
+        if not isinstance(rules, dict):
+            raise refused("no_mapping_in", name=f"{name}.{role}")
         unknown = sorted(map(str, rules.keys() - {*RULES}))
         if role not in ("owner", "admin", "worker") or unknown:
             raise refused("unknown_key", name=".".join([name, str(role), *unknown[:1]]))

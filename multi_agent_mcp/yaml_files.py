@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,6 +63,40 @@ def _require_single_keys(document: yaml.Node) -> None:
                     raise _Doubled(context=str(first), problem=key.value, problem_mark=key.start_mark)
                 lines[key.tag, key.value] = key.start_mark.line + 1
             waiting.append(value)
+
+
+def at_line(path: Path, reason: Reason) -> Reason:
+    """The reason for a refusal, with the line in which what it names (`agents` are named by their ids) is; as it is,
+    if that is not there."""
+    name, found = reason.values.get("name"), None
+    with suppress(OSError, *NOT_YAML):
+        loader = _Loader(path.read_bytes())
+        try:
+            found = _line_of(loader.get_single_node(), str(name)) if name else None
+        finally:
+            loader.dispose()
+    return reason if found is None else Reason("at_line", reason=reason, line=found)
+
+
+def _line_of(node: yaml.Node | None, name: str) -> int | None:
+    """The line of `checks.tests.run` or `worker-a.ladder[0]`, or of the part of that which is there."""
+    if isinstance(node, yaml.SequenceNode) and (place := re.match(r"\[(\d+)\]", name)):
+        return int(node.value[int(place[1])].start_mark.line) + 1
+    fields = node.value if isinstance(node, yaml.MappingNode) else ()
+    parts = [(key.value, key.start_mark.line + 1, value) for key, value in fields if isinstance(key, yaml.ScalarNode)]
+    for agents in [value for key, _, value in parts if key == "agents"]:
+        records = agents.value if isinstance(agents, yaml.SequenceNode) else ()
+        parts += [(_id_of(record), record.start_mark.line + 1, record) for record in records]
+    for key, line, value in sorted(parts, key=lambda part: -len(part[0])):
+        rest = name.removeprefix(key)
+        if key and name.startswith(key) and (not rest or rest[0] in ".["):
+            return _line_of(value, rest.lstrip(".")) or line
+    return None
+
+
+def _id_of(record: yaml.Node) -> str:
+    fields = record.value if isinstance(record, yaml.MappingNode) else ()
+    return next((str(value.value) for key, value in fields if key.value == "id"), "")
 
 
 def truth(value: Any) -> Any:

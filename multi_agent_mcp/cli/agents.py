@@ -18,6 +18,7 @@ from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.text import display_id, one_line
 from multi_agent_mcp.errors import InvalidArguments
 from multi_agent_mcp.hosts import host_alone, with_configuration
+from multi_agent_mcp.services.team.setup import require_usable
 from multi_agent_mcp.texts import Texts
 
 WHO = ("id", "role", "type", "name", "parent_id", "status")
@@ -90,6 +91,7 @@ def add(
         **place,
         extra=_named_skills(skills),
     )
+    require_usable(agent, context.services.root, context.services.settings.shell)
     with context.services.approvals.following() as followed:
         added = context.services.agents.add(agent)
         followed.agents.append(added)
@@ -139,6 +141,8 @@ def set_agent(
     if started is not None and agents.get(agent_id).declared_host not in (None, started.name):
         changed["host"] = started.name  # else it would be started with the options of the other one
     command_before = agents.get(agent_id).command
+    wanted = replace(agents.get(agent_id), host=host, command=texts["command"])
+    require_usable(wanted, context.services.root, context.services.settings.shell)
     agent = agents.change(agent_id, **changed)
     for ids in sharing_panes(agents.at_home().values()) if "pane_id" in changed else ():
         if agent.id in ids:
@@ -159,7 +163,7 @@ def _named_skills(given: str | None) -> dict[str, list[str]]:
     """The skills as the agent's record has them; none for an empty text. Empty if they are not to be changed."""
     if given is None:
         return {}
-    from multi_agent_mcp.services.tasks.board import require_skills  # here: few commands need it
+    from multi_agent_mcp.services.validation import require_skills  # here: few commands need it
 
     return {"skills": list(require_skills(given.split(",") if given.strip() else (), "skills"))}
 

@@ -36,6 +36,7 @@ from multi_agent_mcp.config import (
 )
 from multi_agent_mcp.domain.agent import Agent, superiors
 from multi_agent_mcp.domain.entity import as_name, differing_in_case, session_name
+from multi_agent_mcp.domain.text import one_line
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, Reason, Refusal, Unauthorized
 from multi_agent_mcp.host_config import program_name
 from multi_agent_mcp.hosts import hosts
@@ -151,8 +152,8 @@ class Decided:
 @dataclass(frozen=True, kw_only=True)
 class Made:
     """The result of `init`. `new_team`: the team.yaml is new. `first`: a command that a host needs before `up`.
-    `running`: the agents whose command has changed while they run. `instructions`: the files of the project to which
-    our block was added, or from which it was `taken_out`."""
+    `running`: the agents whose command has changed while they run. `unknown`: keys of team.yaml that are nothing to us.
+    `instructions`: the files of the project to which our block was added, or from which it was `taken_out`."""
 
     place: TeamPaths
     new_team: bool
@@ -164,6 +165,7 @@ class Made:
     features: Features
     decided: Decided
     running: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     instructions: tuple[Path, ...] = ()
     taken_out: bool = False
 
@@ -181,6 +183,7 @@ class Made:
             "first": self.first,
             "instructions": list(map(str, self.instructions)),
             "approval": self.decided.approval.as_answer(),
+            "unknown_keys": list(self.unknown),
             "approved": [line.strip() for line in self.decided.values],
             **asdict(self.update),
         }
@@ -197,6 +200,8 @@ class Made:
         yield from self._kept()
         if update.new_keys:
             yield texts("init.new_keys", names=", ".join(update.new_keys))
+        if named := [key for key in self.unknown if not key.startswith("x-")]:
+            yield texts("init.unknown_keys", keys=", ".join(map(one_line, named)))
         if update.left_out:
             yield texts("init.left_out", names=", ".join(update.left_out))
         for file in self.instructions:
@@ -349,12 +354,19 @@ def _write_team(place: TeamPaths, new: NewTeam, session: str | None, language: s
 
 def _made(place: TeamPaths, session: str | None, language: str | None, consent: Consent, *, new_team: bool) -> Made:
     from multi_agent_mcp.bootstrap import open_session, require_features
-    from multi_agent_mcp.services.team.setup import create_session, features_after, read_team, update_session
+    from multi_agent_mcp.services.team.setup import (
+        create_session,
+        features_after,
+        read_team,
+        require_known_hosts,
+        update_session,
+    )
 
     team = read_team(place.team)
     name = team.session if session is None else session
     if name is None:
         raise InvalidArguments("bad_team", file=place.team.name, reason=Reason("no_session_named"))
+    require_known_hosts(team.agents, place.root)
     create_session(place.root, name, team, language)
     before = open_session(place.root, name)
     require_features(before, features_after(before.agents, team))
@@ -376,6 +388,7 @@ def _made(place: TeamPaths, session: str | None, language: str | None, consent: 
         first=first,
         texts=services.people,
         features=services.session.features,
+        unknown=team.unknown,
         decided=_decided(services, consent, stands=stands, new_team=new_team),
         running=tuple(name for name, keys in update.changed.items() if "command" in keys and _runs(services, name)),
     )

@@ -26,6 +26,8 @@ SERVER_NAME = "ipc"
 """The name of our server in hosts' configurations."""
 WITHOUT_A_HOST = ("tmux", "notify_command", "desktop", "status_line")
 """The channels of an agent whose host names none."""
+PLAIN = "plain"
+"""The host of an agent whose program reads lines."""
 BEGINNINGS = ("startup", "new", "resume", "clear", "compact", "fork")
 """The sources of a SessionStart, in whichever host."""
 AT_TOP = "top_level"
@@ -184,6 +186,13 @@ def tool_inputs() -> dict[str, dict[str, list[str]]]:
 def hosts_arguments() -> frozenset[str]:
     """Returns the `arguments` that hosts add to every tool's for themselves, and send along with a call."""
     return frozenset(name for fields in descriptions().values() for name in fields.get("arguments", ()))
+
+
+@cache
+def channels() -> Sequence[str]:
+    """Returns the names of the channels by which any host's agents are rung."""
+    named = (name for fields in descriptions().values() for name in fields.get("channels", ()))
+    return tuple(dict.fromkeys((*WITHOUT_A_HOST, *named)))
 
 
 def hosts() -> Mapping[str, Host]:

@@ -11,6 +11,7 @@ from multi_agent_mcp.domain.message import MESSAGE_PRIORITIES, MESSAGE_TYPES
 from multi_agent_mcp.errors import ContentTooLarge, InvalidArguments
 from multi_agent_mcp.services.answer_budget import ENVELOPE_CHARACTERS
 
+SKILL_CHARACTERS = 64
 NESTING_MAX = 32  # of metadata; the store reads back twice that
 
 
@@ -63,6 +64,15 @@ def require_one_line(name: str, value: str) -> None:
     require_text(name, value)
     if value and value.splitlines() != [value]:
         raise InvalidArguments("one_line", name=name)
+
+
+def require_skills(needs: Sequence[str], name: str = "needs") -> tuple[str, ...]:
+    """The names of skills, each once. Raises `InvalidArguments` for one that is blank, too long or not one line."""
+    for skill in needs:
+        require_one_line(name, skill)
+        if not skill.strip() or len(skill) > SKILL_CHARACTERS:
+            raise InvalidArguments("skill_length", limit=SKILL_CHARACTERS)
+    return tuple(dict.fromkeys(skill.strip() for skill in needs))
 
 
 def words_or_none(name: str, value: str | None) -> str | None:

@@ -28,6 +28,6 @@ def parse_telemetry(given: Any, _name: str) -> Destination | None:
     if not isinstance(given, dict) or len(given) != 1 or not given.keys() <= {"file", "otlp"}:
         raise refused("no_telemetry")
     ((name, value),) = given.items()
-    if not isinstance(value, str) or "\0" in value or not value or (name == "otlp" and not _HTTP.match(value)):
+    if not isinstance(value, str) or "\0" in value or not value.strip() or (name == "otlp" and not _HTTP.match(value)):
         raise refused("no_telemetry")
     return Destination(**{name: os.path.expanduser(value) if name == "file" else value})  # noqa: PTH111 - as `expanded`

@@ -30,6 +30,7 @@ from multi_agent_mcp.usage.limit import (
     until_said,
 )
 from multi_agent_mcp.usage.settings import OFF, ON_LIMIT, WAIT
+from multi_agent_mcp.yaml_files import truth
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.notification import Notification
@@ -83,7 +84,7 @@ class UsageLimits(Service):
         """`wait`, `tell` or `off`: the agent's own `on_limit`, else the team's. YAML reads a bare `off` as false."""
         of_team = self.session.settings.of("on_limit", WAIT)
         own = agent.extra.get("on_limit", of_team)
-        return OFF if own is False else own if own in ON_LIMIT else of_team
+        return OFF if truth(own) is False else own if own in ON_LIMIT else of_team
 
     def saw(self, agent_id: str, host: str | None, seen: LimitSeen) -> None:
         """Records that an agent's host met a limit, and notifies its superior once for each episode."""

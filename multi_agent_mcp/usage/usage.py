@@ -19,6 +19,7 @@ from multi_agent_mcp.system.file_status import modified_at, signature_of
 from multi_agent_mcp.usage.ledger import ConversationFile, ConversationFiles, FileRead, Ledger
 from multi_agent_mcp.usage.prices import read_prices
 from multi_agent_mcp.usage.tokens import Prices, UsageRow
+from multi_agent_mcp.yaml_files import truth
 
 if TYPE_CHECKING:
     from multi_agent_mcp.domain.agent import Agent
@@ -62,7 +63,7 @@ class Usage(Service):
 
     def is_counted(self, agent: Agent) -> bool:
         """Whether an agent's usage is counted: not a person's, nor where `usage: off` says so."""
-        return self._counts and not agent.may_be_human and agent.extra.get("usage") not in (False, "off")
+        return self._counts and not agent.may_be_human and truth(agent.extra.get("usage")) is not False
 
     def refresh(self, *, recent: bool = False) -> None:
         """Takes in what the hosts have written since the last time; with `recent`, only in conversations that may still

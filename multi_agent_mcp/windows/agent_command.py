@@ -27,6 +27,7 @@ from multi_agent_mcp.services.validation import require_text
 from multi_agent_mcp.system.process import end, has_lost_terminal, holding, host_of, is_below, noted_by, terminal_of
 from multi_agent_mcp.windows.shells import SH, quoted, quoted_in_any, requoted
 from multi_agent_mcp.wiring import Services
+from multi_agent_mcp.yaml_files import truth
 
 _CONVERSATION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 RECENT_SESSIONS = 100
@@ -68,7 +69,8 @@ def beginning_of(
         return ANEW
     if fresh:
         return Beginning(why=ASKED)
-    if agent.extra.get("resume", services.settings.resume) in (False, "off"):
+    own = truth(agent.extra.get("resume"))
+    if own is False or (own is None and not services.settings.resume):
         return Beginning(why="team")
     if (resume := host.resume) is None or is_compound(agent.command or ""):
         return Beginning(why="no_way")

@@ -329,7 +329,9 @@ def a_key_that_is_another(stage: Stage) -> None:
 
 @plays("repair.no_profile")
 def a_host_that_is_not_known(stage: Stage) -> None:
-    stage.made(worker_a={"host": "frobnicator", "command": "frobnicator"})
+    """Whose description in hosts/ is gone."""
+    stage.made(worker_a={"command": "frobnicator"})
+    stage.services.agents.note("worker-a", host="frobnicator", host_by="person")
     stage.helps("repair.no_profile", "doctor", "agent set worker-a --host NAME", NAME="claude")
 
 

@@ -479,3 +479,33 @@ def test_checks_approve_shows_what_it_approves(run: Run) -> None:
     settings = Path(".multi-agent-mcp/demo/session.yaml")
     settings.write_text(settings.read_text().replace("tests/**", "docs/**"))
     assert '  protected: ["tests/**"] → ["docs/**"]' in run("checks", "approve").stdout
+
+
+def test_init_names_the_keys_that_nothing_reads(run: Run, session: Path, ask: Ask) -> None:
+    Path("team.yaml").write_text(f"x-mine: 1\nfuture: 2\n{TEAM}", encoding="utf-8")
+    assert "team.yaml has keys that nothing here reads: future\n" in run("init").stdout
+    assert ask("init")["unknown_keys"] == ["x-mine", "future"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("--host", "pigeon", "'pigeon', not one of claude, "),
+        ("--command", "claude 'x", "sh cannot read worker-a.command: "),
+        ("--command", "claude {nope}", "worker-a.command has {nope}, which is no placeholder"),
+    ],
+)
+def test_what_no_agent_can_have_is_refused_by_every_command_that_takes_it(
+    run: Run, session: Path, option: str, value: str, words: str
+) -> None:
+    before = (session / "agents.json").read_bytes()
+    assert words in run("agent", "set", "worker-a", option, value).stderr
+    assert words.replace("worker-a", "new") in run("agent", "add", "new", option, value).stderr
+    key = option.removeprefix("--")
+    Path("team.yaml").write_text(
+        json.dumps({"session": "other", "agents": [{"id": "worker-a", key: value}]}), encoding="utf-8"
+    )
+    refused = run("init")
+    assert (refused.exit_code, words in refused.stderr) == (1, True)
+    assert not (session.parent / "other").exists()
+    assert (session / "agents.json").read_bytes() == before

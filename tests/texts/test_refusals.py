@@ -353,8 +353,8 @@ def refused_commands(at: Stage) -> Iterator[Said]:
     for text in (
         "", "- a", "agents: [x]", "agents: [{id: a b}]", "agents: [{id: a, role: king}]", "agents: []", "agents: [\n",
         "agents: [{id: a, type: dog}]", "agents: [{id: a}, {id: A}]", "agents: [{id: a, command: 2}]", "{: : x",
-        "session: s\nagents: []\nlimits: 1", "session: s\nagents: []\nlimits: {content_bytes: -1}",
-        "session: s\nlanguage: fr\nagents: []", "session: s\nagents: []\nreservations: maybe",
+        "session: s\nagents: [{id: a}]\nlimits: 1", "session: s\nagents: [{id: a}]\nlimits: {content_bytes: -1}",
+        "session: s\nlanguage: fr\nagents: [{id: a}]", "session: s\nagents: [{id: a}]\nreservations: maybe",
     ):  # fmt: skip
         Path("team.yaml").write_text(text)
         yield at.command("init", "--root", "new", session=False)

@@ -19,18 +19,12 @@ from typing import Any, Self
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.doorbell.tmux.client import PANE_ID, TIMEOUT, Server
-from multi_agent_mcp.doorbell.tmux.profiles import (
-    PLAIN,
-    ComposerShape,
-    Profile,
-    Profiles,
-    composer_shape,
-    load_profiles,
-)
+from multi_agent_mcp.doorbell.tmux.profiles import ComposerShape, Profile, Profiles, composer_shape, load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import BUSY, DRAFT, IDLE, Screen, classify, find_composer
 from multi_agent_mcp.doorbell.tmux.snapshot import PaneSnapshot, take_snapshot
 from multi_agent_mcp.doorbell.tmux.typing import literal
 from multi_agent_mcp.errors import InvalidArguments, Reason, Refusal, TmuxTimeout
+from multi_agent_mcp.hosts import PLAIN
 from multi_agent_mcp.store.durable_files import Files
 from multi_agent_mcp.system.process import Foreground, foreground
 

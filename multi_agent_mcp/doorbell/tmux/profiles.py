@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.dialog import Choice
-from multi_agent_mcp.hosts import descriptions
+from multi_agent_mcp.hosts import PLAIN, descriptions
 from multi_agent_mcp.system.process import Foreground, Process, foreground
 from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml
 
@@ -97,7 +97,7 @@ def _with_groups(data: Mapping[str, Any], name: str, groups: set[str]) -> re.Pat
     return found
 
 
-PLAIN, SHELL = "plain", "shell"
+SHELL = "shell"
 """The names of two profiles: of a program that reads lines, as an agent's record may declare, and of the shells."""
 UNKNOWN_HOST = "unknown_host"
 """The reason for a program that no profile describes, and for one that has replaced the registered program."""

@@ -26,7 +26,7 @@ from multi_agent_mcp.errors import InvalidArguments, Refusal, TaskNotFound, Unau
 from multi_agent_mcp.services.answer_budget import clipped
 from multi_agent_mcp.services.mail import Messages, NewMessages, Sent
 from multi_agent_mcp.services.operations import Apply, Operation, Operations, Run, read_as, read_by
-from multi_agent_mcp.services.validation import Draft, require_choice, require_one_line, require_text
+from multi_agent_mcp.services.validation import Draft, require_choice, require_one_line, require_skills, require_text
 from multi_agent_mcp.session import Service, Session
 from multi_agent_mcp.store.derived_databases import folded
 from multi_agent_mcp.trace import current
@@ -208,7 +208,6 @@ def summary_of(task: Task) -> dict[str, Any]:
 BATCH_MAX = 200
 LOCAL_IDS_CHARACTERS = 2_000  # of a batch in total: the answer names all of them
 
-SKILL_CHARACTERS = 64
 LEADERS = ("owner", "admin")
 _MESSAGE_PRIORITY = {"low": "low", "medium": "normal", "high": "high", "urgent": "urgent"}
 
@@ -484,12 +483,3 @@ def require_title(title: str) -> None:
     require_one_line("title", title)
     if not title.strip() or len(title) > TITLE_CHARACTERS:
         raise InvalidArguments("title_length", limit=TITLE_CHARACTERS)
-
-
-def require_skills(needs: Sequence[str], name: str = "needs") -> tuple[str, ...]:
-    """The names of skills, each once. Raises `InvalidArguments` for one that is blank, too long or not one line."""
-    for skill in needs:
-        require_one_line(name, skill)
-        if not skill.strip() or len(skill) > SKILL_CHARACTERS:
-            raise InvalidArguments("skill_length", limit=SKILL_CHARACTERS)
-    return tuple(dict.fromkeys(skill.strip() for skill in needs))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -23,18 +23,27 @@ from multi_agent_mcp.domain.patterns import is_readable
 from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
-from multi_agent_mcp.features.chosen import require_sound
+from multi_agent_mcp.features.chosen import chosen, require_sound
+from multi_agent_mcp.hosts import PLAIN, channels, hosts
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.team.approvals import Approvals
+from multi_agent_mcp.services.team.commands import COMMAND, NEARLY, PLACEHOLDERS, problem_of
 from multi_agent_mcp.services.team.upgrade import upgrade
+from multi_agent_mcp.services.validation import require_one_line, require_skills, require_text
 from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.aside import made_aside
 from multi_agent_mcp.store.workspace import Workspace
 from multi_agent_mcp.system.ownership import require_own
 from multi_agent_mcp.texts import DEFAULT_LANGUAGE, LANGUAGES, catalogue
-from multi_agent_mcp.yaml_files import NOT_YAML, load_yaml, truth, yaml_problem
+from multi_agent_mcp.yaml_files import NOT_YAML, at_line, load_yaml, truth, yaml_problem
+
+if TYPE_CHECKING:
+    from multi_agent_mcp.settings import Settings
 
 _AGENT_KEYS = frozenset({"id", "role", "type", "name", "parent", "parent_id", "command", "host", "prompt"})
+_OTHER_KEYS = frozenset(
+    {"ladder", "skills", "spawn", "shell", "limits", "resume", "statement", *session_settings.RULES}
+)
 _CHOICES: Mapping[str, Sequence[str | None]] = {
     "role": ROLES,
     "type": AGENT_TYPES,
@@ -42,8 +51,7 @@ _CHOICES: Mapping[str, Sequence[str | None]] = {
     "shell": (*session_settings.SHELLS, None),
 }
 PROMPT_CHARACTERS = 1_000
-NEARLY = 0.85
-"""From which likeness on (`difflib`) an unknown key is a misspelt one."""
+NAME_CHARACTERS = 200
 _QUOTED = r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\[^\n]"""
 _FOLD = re.compile(rf"({_QUOTED})|\\\n|[ \t]*\n[ \t]*(?=-|\{{\w+\}})", re.DOTALL)
 """A line end before an option or a placeholder, or one that the shell takes away, outside of quotes."""
@@ -78,6 +86,8 @@ class TeamFile:
     at_most: int | str | None = None
     of_features: Mapping[str, Any] = field(default_factory=dict)
     """The keys of features, as they are there, that say something else than their default."""
+    unknown: tuple[str, ...] = ()
+    """The keys that are nothing to us: of a newer version, of a feature that is not there, or a person's own."""
     named: Mapping[str, Any] = field(default_factory=dict)
     """The settings that team.yaml names, as it does; an empty one or a default is not in `settings`."""
 
@@ -103,7 +113,13 @@ class TeamFile:
         return {key: value for key, value in said.items() if value not in (None, {}, [])}
 
 
-_OF_CORE = frozenset(spec.name for spec in fields(TeamFile)) - {"agents", "session", "of_features", "named"}
+_OF_CORE = frozenset(spec.name for spec in fields(TeamFile)) - {
+    "agents",
+    "session",
+    "of_features",
+    "named",
+    "unknown",
+}
 
 
 def known_settings(features: Any) -> frozenset[str]:
@@ -119,7 +135,12 @@ def read_team(path: Path) -> TeamFile:
         data = load_yaml(path)
     except (OSError, *NOT_YAML) as error:
         raise InvalidArguments("bad_team", file=path.name, reason=yaml_problem(error)) from error
-    return team_of(data, path.name)
+    try:
+        return team_of(data, path.name)
+    except InvalidArguments as refusal:
+        if isinstance(reason := refusal.values.get("reason"), Reason):
+            refusal.values["reason"] = at_line(path, reason)
+        raise
 
 
 def team_of(data: Any, name: str = "team") -> TeamFile:
@@ -134,6 +155,9 @@ def team_of(data: Any, name: str = "team") -> TeamFile:
 def _team(data: Any) -> TeamFile:
     agents = _members(data)
     _require_no_misspelt(data)
+    session = _named(data.get("session"), "session")
+    if not isinstance(session, str | None):
+        raise _Unusable(Reason("no_text", name="session"))
     language = _named(data.get("language"), "language")
     if language is not None and language not in LANGUAGES:
         raise InvalidArguments("bad_language", language=repr(language)[:40], allowed=", ".join(LANGUAGES))
@@ -146,24 +170,31 @@ def _team(data: Any) -> TeamFile:
     known = known_settings(data.get("features"))
     return TeamFile(
         agents,
-        _named(data.get("session"), "session"),
+        session,
         language,
         notify_command=session_settings.parse_notify_command(data.get("notify_command")),
         named={key: value for key, value in data.items() if key in known and value is not None},
+        unknown=tuple(f"{key!s:.60}" for key in data if key not in {*known, "agents", "session"}),
         **settings,
     )
 
 
 def _require_no_misspelt(data: Mapping[str, Any]) -> None:
     """Raises `_Unusable` for an unknown key that is nearly a known one; others are left to whoever reads them."""
-    known = {*known_settings(data.get("features")), "agents", "session"}
-    for key in map(str, data):
+    _require_near({*known_settings(data.get("features")), "agents", "session"}, data)
+    of_features = {key for feature in chosen(data.get("features"))[0].all for key in feature.of_agents}
+    for record in data["agents"]:
+        _require_near({*_AGENT_KEYS, *_OTHER_KEYS, *of_features}, record, f"{record['id']}.")
+
+
+def _require_near(known: Collection[str], given: Mapping[str, Any], of: str = "") -> None:
+    for key in map(str, given):
         if key not in known and (meant := get_close_matches(key, known, 1, NEARLY)):
-            raise _Unusable(Reason("misspelt", name=f"{key:.60}", meant=meant[0]))
+            raise _Unusable(Reason("misspelt", name=f"{of}{key:.60}", meant=meant[0]))
 
 
 def _members(data: Any) -> tuple[Agent, ...]:
-    if not isinstance(data, dict) or not isinstance(data.get("agents"), list):
+    if not isinstance(data, dict) or not isinstance(data.get("agents"), list) or not data["agents"]:
         raise _Unusable(Reason("no_agents"))
     agents = tuple(_agent(record) for record in data["agents"])
     ids = [agent.id for agent in agents]
@@ -180,13 +211,15 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
     parsers = {key: where for feature in features for key, where in feature.settings.items()}
     of_agents = [key for feature in features for key in feature.of_agents]
     for record in data["agents"]:
-        session_settings.parse_limits(record.get("limits"))
+        session_settings.parse_limits(record.get("limits"), f"{record['id']}.limits")
         require_patterns(session_settings.parse_rules(record, str(record["id"])).edits or ())
         session_settings.parse_switch(record.get("statement"), f"{record['id']}.statement")
+        session_settings.parse_switch(record.get("resume"), f"{record['id']}.resume", "true, false")
         for key in (one for one in of_agents if one in record):
             session_settings.parsed(parsers[key], record[key], f"{record['id']}.{key}")
     by_role = (one for rules in said.roles.values() for one in session_settings.parse_rules(rules, "").edits or ())
     require_patterns([*said.protected, *by_role])
+    _require_commands(data, said)
     return {
         **{key: data.get(key) or {} for key in ("limits", "console", "checks", "features")},
         **{key: getattr(said, key) for key in ("resume", "shell", "protected", "roles", "statement", "at_most")},
@@ -197,6 +230,43 @@ def _settings(data: Mapping[str, Any]) -> dict[str, Any]:
             if value != session_settings.parsed(parsers[key], None, key)
         },
     }
+
+
+def _require_commands(data: Mapping[str, Any], said: Settings) -> None:
+    """Raises `_Unusable` for a command that sh(1) could not read; those for a person's own shell are not judged."""
+    for record in data["agents"]:
+        is_ours = (record.get("shell") or said.shell) == "sh"
+        if is_ours and (command := _command(record)):
+            _require_command(f"{record['id']}.command", command)
+    ruled = {f"roles.{role}": rules for role, rules in said.roles.items()}
+    ruled |= {str(record["id"]): record for record in data["agents"]}
+    for name, rules in ruled.items():
+        if (sandbox := session_settings.parse_rules(rules, name).sandbox) is not None:
+            _require_command(f"{name}.sandbox", sandbox, (*PLACEHOLDERS, COMMAND))
+
+
+def _require_command(name: str, command: str, known: tuple[str, ...] = PLACEHOLDERS) -> None:
+    if (problem := problem_of(name, command, known)) is not None:
+        raise _Unusable(problem)
+
+
+def require_known_hosts(agents: Iterable[Agent], root: Path) -> None:
+    """Raises `InvalidArguments` for a host without a profile: ours, and a person's below the root (docs/hosts.md)."""
+    for agent in (one for one in agents if one.host not in (None, "", PLAIN)):
+        require_text("host", agent.host)
+        known = [*hosts(), PLAIN, *(path.stem for path in sorted((root / "hosts").glob("*.yaml")))]
+        if agent.host not in known:
+            facts = {"agent_id": agent.id, "host": f"{agent.host:.60}", "allowed": ", ".join(dict.fromkeys(known))}
+            raise InvalidArguments("no_such_host", **facts)
+
+
+def require_usable(agent: Agent, root: Path, shell: str) -> None:
+    """Raises `InvalidArguments` for a host without a profile, and a command that sh(1) could not read, unless the
+    agent's own `shell`, else the team's, is a person's."""
+    require_known_hosts([agent], root)
+    is_ours = (agent.extra.get("shell") or shell) == "sh"
+    if is_ours and agent.command and (problem := problem_of(f"{agent.id}.command", agent.command)) is not None:
+        raise InvalidArguments("unusable_agent", reason=problem)
 
 
 def require_patterns(patterns: Sequence[str]) -> None:
@@ -218,21 +288,46 @@ def _agent(record: Any) -> Agent:
             raise _Unusable(
                 Reason("no_choice", name=f"{agent_id}.{key}", value=value, allowed=", ".join(filter(None, allowed)))
             )
+    extra = {str(key): value for key, value in record.items() if key not in _AGENT_KEYS}
     for key in ("ladder", "skills"):
-        if not isinstance(record.get(key), list | None):
-            raise _Unusable(Reason("no_list", name=f"{agent_id}.{key}"))
+        extra |= {key: _list_in(record, key)} if record.get(key) is not None else {}
     parent = record.get("parent_id", record.get("parent"))
     return Agent(
         id=agent_id,
         role=record.get("role", "worker"),
         type=record.get("type", "ai"),
-        name=str(record.get("name") or ""),
+        name=_name(record),
         parent_id=None if parent is None else parse_agent_id(_named(parent, f"{agent_id}.parent")),
         command=_command(record),
         host=_text_or_none(record, "host"),
         prompt=_prompt(record),
-        extra=_as_json({str(key): value for key, value in record.items() if key not in _AGENT_KEYS}),
+        extra=_as_json(extra),
     )
+
+
+def _name(record: Mapping[str, Any]) -> str:
+    """The agent's name for people. Raises `InvalidArguments` for one of several lines or too long."""
+    key = f"{record['id']}.name"
+    _named(record.get("name"), key)
+    name = _text_or_none(record, "name") or ""
+    require_one_line(key, name)
+    if len(name) > NAME_CHARACTERS:
+        raise _Unusable(Reason("too_long", name=key, limit=NAME_CHARACTERS))
+    return name
+
+
+def _list_in(record: Mapping[str, Any], key: str) -> list[str]:
+    """The agent's channels, or its skills."""
+    name, given = f"{record['id']}.{key}", record[key]
+    if not isinstance(given, list):
+        raise _Unusable(Reason("no_list", name=name))
+    for place, value in enumerate(given):
+        if key == "ladder" and value not in channels():
+            facts = {"value": f"{value!r:.60}", "allowed": ", ".join(channels())}
+            raise _Unusable(Reason("no_choice", name=f"{name}[{place}]", **facts))
+        if not session_settings.is_word(value):
+            raise _Unusable(Reason("no_text", name=f"{name}[{place}]"))
+    return list(require_skills(given, name)) if key == "skills" else given
 
 
 def _as_json(extra: dict[str, Any]) -> dict[str, Any]:
@@ -303,6 +398,7 @@ def create_team(root: Path, session: str, team: TeamFile) -> None:
     """Makes a session with its agents, whole or not at all. Raises `FileExistsError` if it exists, `OSError` for a
     directory that cannot be written, and as `create_session`, `Agents.add` and `Agents.superiors`."""
     name = session_name(session)
+    require_known_hosts(team.agents, root)
     with made_aside(root, name) as aside:
         workspace = Workspace(aside, name)
         with workspace.files.in_bulk(durable=False):

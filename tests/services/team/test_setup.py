@@ -15,12 +15,15 @@ from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.doorbell.channel import Recorder
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, NoSuchSession, Refusal, StorageError
 from multi_agent_mcp.hooks.answers import Event
+from multi_agent_mcp.services.team import setup
 from multi_agent_mcp.services.team.setup import (
     TeamFile,
     TeamUpdate,
     add_missing,
     create_session,
+    known_settings,
     read_team,
+    require_known_hosts,
     team_of,
     update_session,
 )
@@ -103,6 +106,135 @@ def test_a_team_that_makes_no_sense_is_one_sentence(tmp_path: Path, text: str) -
         sentence = catalogue(language).sentence(refusal.value)
         assert "\n" not in sentence
         assert len(sentence) < 400
+
+
+KINDS = {
+    "a number": "7", "nothing of it": "0", "a negative number": "-3", "a huge number": "1" + "0" * 30,
+    "a fraction": "1.5", "no number": ".nan", "a truth": "true", "an empty text": '""', "a blank": '" "',
+    "a text": "hello", "kana": "日本語", "a very long text": "x" * 100_000, "NUL": '"a\\0b"',
+    "a list": "[a]", "an empty list": "[]", "a list with a number": "[a, 7]", "a list of nothing": "[null]",
+    "a mapping": "{a: b}", "an empty mapping": "{}", "a mapping of numbers": "{7: 8}",
+}  # fmt: skip
+TEXTS = {"a text", "kana", "an empty text", "a blank", "a very long text", "NUL"}
+PATTERNS = {"a text", "kana", "a list", "an empty list", "a very long text"}
+MAPPINGS = {"a mapping", "an empty mapping", "a mapping of numbers"}
+MEANT = {
+    "session": TEXTS, "limits": MAPPINGS, "console": {"an empty mapping"}, "notify_command": {"a list"},
+    "checks": {"a mapping", "an empty mapping"}, "roles": {"an empty mapping"}, "features": {"an empty mapping"},
+    "done_when": {"an empty text", "a blank", "an empty list"}, "at_most": {"a number"}, "protected": PATTERNS,
+    "workspace_setup": {"a text", "kana", "a list", "a very long text"},
+    "usage": {"a truth"}, "resume": {"a truth"}, "statement": {"a truth"}, "guard": {"a truth"}, "pool": {"a truth"},
+    "b.id": {"a text"}, "b.parent": {"a text"}, "b.name": TEXTS - {"a very long text"}, "b.command": TEXTS - {"NUL"},
+    "b.prompt": TEXTS - {"a very long text", "NUL"}, "b.ladder": {"an empty list"}, "b.edits": PATTERNS,
+    "b.host": TEXTS, "b.skills": {"a list", "an empty list"}, "b.commands": {"an empty mapping"}, "b.limits": MAPPINGS,
+    "b.usage": {"a truth"}, "b.resume": {"a truth"}, "b.statement": {"a truth"},
+}  # fmt: skip
+"""Which of the kinds each key takes; what it says of a host is judged with the root at hand."""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *sorted(known_settings(None) | {"session"}),
+        *(
+            f"b.{key}"
+            for key in sorted(setup._AGENT_KEYS | setup._OTHER_KEYS | {"usage", "on_limit", "workspace", "commit"})
+        ),
+    ],
+)
+def test_every_key_takes_only_what_it_means_and_says_which_it_was(tmp_path: Path, key: str) -> None:
+    path, name = tmp_path / "team.yaml", key.removeprefix("b.")
+    meant = MEANT.get(key.replace("parent_id", "parent"), set())
+    for kind, value in KINDS.items():
+        own = f"  - {{{'' if name == 'id' else 'id: b, '}{name}: {value}}}\n"
+        path.write_text("agents:\n  - {id: a, role: owner}\n" + (own if key != name else f"{key}: {value}\n"))
+        if kind in meant:
+            read_team(path)
+            continue
+        with pytest.raises((InvalidArguments, InvalidId)) as refusal:
+            read_team(path)
+        sentence = catalogue("en").sentence(refusal.value)
+        assert "\n" not in sentence
+        assert len(sentence) < 400
+        said = isinstance(refusal.value, InvalidId) or name.replace("parent_id", "parent") in sentence.lower()
+        assert said or ".nan" in sentence or "check '" in sentence, (kind, sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ladder: [tmux, pigeon]", "b.ladder[1] is 'pigeon', not one of tmux, "),
+        ("ladder: [[tmux]]", "b.ladder[0] is ['tmux'], not one of"),
+        ("skills: [python, 7]", "b.skills[1] must be a string"),
+        ("comand: claude", "b.comand is not a setting; do you mean command?"),
+        ("name: 7", 'b.name is 7, which YAML takes for no text; write "7"'),
+        ("resume: maybe", "b.resume is 'maybe', not one of true, false"),
+        ("limits: {tokens_per_day: -1}", "b.limits.tokens_per_day must be a number"),
+        ('command: "claude \'x"', "sh cannot read b.command: "),
+        ("command: 'claude {nope}'", "b.command has {nope}, which is no placeholder (there are mcp_config, prompt, "),
+        ("command: \"sh -c '{mcp_confg}'\"", "b.command has {mcp_confg}, which is no placeholder"),
+        ("sandbox: 'bwrap ( {command}'", "sh cannot read b.sandbox: "),
+        ("sandbox: 'bwrap {root} {commando} {command}'", "b.sandbox has {commando}, which is no placeholder"),
+    ],
+)
+def test_what_an_agent_cannot_have_is_named_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(f"session: demo\nagents:\n  - {{id: a, role: owner}}\n  - id: b\n    {text}\n")
+    with pytest.raises(InvalidArguments) as refusal:
+        read_team(path)
+    sentence = catalogue("en").sentence(refusal.value)
+    assert words in sentence
+    assert sentence.endswith("(line 5)") or "comand" in text
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "claude --mcp-config {mcp_config} \"{prompt}\" '{worktree}'",
+        'cd "$HOME" && exec claude # it\'s mine',
+        "git diff HEAD@{upstream} ${x} | awk '{print}' > {session}.txt",
+        "find . -exec cat {} \\; ; echo {a,b} {1..3} '{\"json\": {}}'",
+        "cat <<'E'\nit's {nope}\nE",
+        "env A='{nope}' claude",
+    ],
+)
+def test_a_command_that_sh_reads_is_taken_as_it_is(tmp_path: Path, command: str) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text(f"agents: [{{id: a, command: {json.dumps(command)}}}]")
+    (agent,) = read_team(path).agents
+    assert agent.command == command
+
+
+def test_a_command_for_a_persons_own_shell_is_not_judged(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text('agents:\n  - {id: a, shell: default, command: "echo (ls) {x}"}\n')
+    assert read_team(path).agents[0].command == "echo (ls) {x}"
+
+
+def test_a_host_has_a_profile_of_ours_or_of_the_persons(root: Path) -> None:
+    agents = [Agent(id="a", host="aider")]
+    with pytest.raises(InvalidArguments, match="no_such_host"):
+        require_known_hosts(agents, root)
+    (root / "hosts").mkdir(parents=True)
+    (root / "hosts" / "aider.yaml").touch()
+    require_known_hosts([*agents, Agent(id="b", host="plain"), Agent(id="c", host="codex"), Agent(id="d")], root)
+
+
+def test_keys_that_are_nothing_to_us_are_left_to_others_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "team.yaml"
+    path.write_text("x-base: &b {color: red}\nnewer: 1\nagents:\n  - {id: a, color: red, <<: *b}\n")
+    team = read_team(path)
+    assert (team.unknown, team.agents[0].extra) == (("x-base", "newer"), {"color": "red"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["protected: 0", "protected: {}", "roles: []", "done_when: {}", "language: []", "roles: {worker: {commands: []}}"],
+)
+def test_what_is_to_protect_is_not_off_for_a_wrong_kind(tmp_path: Path, text: str) -> None:
+    (tmp_path / "session.yaml").write_text(f"id: demo\n{text}\n")
+    with pytest.raises(InvalidArguments):
+        read_settings(tmp_path / "session.yaml")
 
 
 def test_a_key_without_a_value_says_nothing(tmp_path: Path) -> None:
