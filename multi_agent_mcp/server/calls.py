@@ -132,7 +132,10 @@ class Tool:
                     raise InvalidArguments(reason=tuple(map(_problem, problems[:PROBLEMS_SHOWN]))) from error
                 given = read
             else:
-                return {name: getattr(model, name) for name in wanted}
+                typed = {name: getattr(model, name) for name in wanted}
+                if wrong := [name for name in wanted if isinstance(given.get(name), bool) and _is_number(typed[name])]:
+                    raise InvalidArguments(reason=tuple(Reason("argument.no_truth", name=name) for name in wrong))
+                return typed
 
     def require_allowed(self, role: str, purpose: str) -> None:
         """Raises `Unauthorized` or `WrongSessionPurpose` with the reason."""
@@ -154,6 +157,11 @@ class Tool:
             annotations=types.ToolAnnotations(read_only_hint=True) if self.read_only else harmless,
             _meta={"anthropic/alwaysLoad": True} if self.always_load else None,
         )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number, and no truth value, which Python and pydantic take for one."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _without_values(annotation: Any, values: Collection[str]) -> Any:

@@ -13,6 +13,7 @@ from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.calls import Tool
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.wiring import Services
+from tests.planned import planned
 
 every_tool = pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
 
@@ -101,3 +102,52 @@ def test_a_misspelt_key_of_a_task_in_a_batch_is_refused(agent_team: MakeTeam) ->
 def test_half_a_character_is_named_with_what_to_write_instead(agent_team: MakeTeam, wrong: dict[str, Any]) -> None:
     with pytest.raises(Refused, match=r"invalid_arguments.*emoji"):
         agent_team()["worker-a"].send_message(receiver_id="admin", **wrong)
+
+
+OTHER_KINDS: dict[str, list[Any]] = {
+    "integer": [True, False, "true", 1.5, "1.5", float("nan"), "NaN", [1], {"a": 1}, "one", ""],
+    "number": [True, False, "true", [1.0], {"a": 1.0}, "one", ""],
+    "boolean": [2, 0.5, [True], {"a": True}, "perhaps", ""],
+    "string": [7, 1.5, True, ["x"], {"a": "x"}],
+    "array": [7, True, "x", {"a": "x"}, [7]],
+    "object": [7, True, "x", ["x"]],
+}
+
+
+@every_tool
+def test_no_kind_of_value_passes_for_another(tool: Tool) -> None:
+    given = _all_arguments(tool)
+    for name, schema in tool.described().input_schema.get("properties", {}).items():
+        for wrong in OTHER_KINDS[schema.get("type", "string")]:
+            with pytest.raises(InvalidArguments):
+                tool.parse({**given, name: wrong})
+
+
+def test_a_truth_value_is_no_number(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    (task_id,) = planned(team, "Build")
+    worker: Any = team["worker-a"]
+    with pytest.raises(Refused, match=r"invalid_arguments.*progress: .*not a truth value"):
+        worker.report_task_progress(task_id, progress=True)
+    assert worker.report_task_progress(task_id, progress=40.0)["progress"] == 40
+
+
+def test_a_misspelt_key_of_a_checklist_is_refused(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    (task_id,) = planned(team, "Build")
+    worker: Any = team["worker-a"]
+    with pytest.raises(Refused, match=r"invalid_arguments.*checklist\.0\.done"):
+        worker.report_task_progress(task_id, checklist=[{"text": "walls", "done": True}])
+
+
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_nothing_blank_is_sent_and_a_report_without_words_says_what_it_is(agent_team: MakeTeam, blank: str) -> None:
+    team = agent_team()
+    (task_id,) = planned(team, "Build")
+    admin, worker = team["admin"], team["worker-a"]
+    for receiver in ("worker-a", None):
+        with pytest.raises(Refused, match=r"invalid_arguments: content is empty"):
+            admin.send_message(content=blank, receiver_id=receiver)
+    worker.report_task_progress(task_id, 40, blank)
+    worker.report_task_completion(task_id, "completed", blank)
+    assert [message["content"] for message in admin.read_messages()["messages"]] == ["Progress: 40%", "Done: Build"]

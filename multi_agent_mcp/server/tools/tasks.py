@@ -20,6 +20,8 @@ AnyPriority = Literal["low", "normal", "medium", "high", "urgent"]
 
 
 class ChecklistItem(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     text: str
     completed: bool = False
 

@@ -313,7 +313,7 @@ class Conversations(Service):
         return self.messages.compose(sender, addressed, conversation.id)
 
     def _last_message(self, actor: Agent, ended: Conversation, final_words: str | None) -> PreparedMessages | None:
-        if final_words:
+        if final_words and final_words.strip():
             return self._prepared(actor, ended, Draft(content=final_words, metadata={ENDED: True}))
         if ended.other(actor.id) not in self.agents.all():
             return None

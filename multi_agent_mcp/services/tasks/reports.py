@@ -13,7 +13,7 @@ from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS, Task
 from multi_agent_mcp.domain.task_reports import LINES
 from multi_agent_mcp.domain.text import quoted
 from multi_agent_mcp.errors import AgentNotFound, InvalidArguments
-from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.services.validation import Draft, require_text, words_or_none
 from multi_agent_mcp.session import Service
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class TaskReports(Service):
             metadata["progress"] = progress
         if checklist is not None:
             metadata["checklist"] = [dict(item) for item in checklist]
-        content = message or self.texts("report.progress", progress=current)
+        content = words_or_none("message", message) or self.texts("report.progress", progress=current)
         self._report(reporter, task, "task_progress", content, metadata)
         return task, current
 
@@ -78,7 +78,9 @@ class TaskReports(Service):
         failed = status != "completed"
         self.delivered(task, summary or message, failed=failed)
         facts = {"status": status, "summary": summary, LINES: len(known.history)}
-        return task, self._report_end(reporter, known, message, failed=failed, **facts)
+        result = "failed" if failed else "success"
+        content = words_or_none("message", message) or self.texts(f"report.{result}", title=task.quoted_title)
+        return task, self._report_end(reporter, known, content, failed=failed, **facts)
 
     def require_reportable(self, reporter: Agent, task_id: str, message: str, summary: str | None) -> Task:
         """The task whose end may be reported. Raises as `report_completion`."""
@@ -99,7 +101,7 @@ class TaskReports(Service):
         try:
             if task.status in INTERRUPT_ACTIONS and task.status_changed_by not in (None, reporter.id):
                 return self._report_stop(reporter, task, result, summary)
-            content = summary or self.texts(f"report.{result}", title=task.quoted_title)
+            content = words_or_none("summary", summary) or self.texts(f"report.{result}", title=task.quoted_title)
             return self._report_end(reporter, task, content, failed=result != "success", result=result)
         except AgentNotFound:
             return None
@@ -109,7 +111,7 @@ class TaskReports(Service):
         summary = (task.delivery or {}).get("summary")
         subject = self.texts("subject.task_review", title=task.quoted_title)
         draft = Draft(
-            content=str(summary or subject),
+            content=words_or_none("summary", None if summary is None else str(summary)) or subject,
             receiver_id=reviewer_id,
             message_type="status_update",
             subject=subject,
@@ -124,7 +126,8 @@ class TaskReports(Service):
         subject = self.texts("subject.task_stopped", by=by, status=task.status, title=task.quoted_title)
         metadata = {"task_id": task.id, "result": result}
         key = _end_key(task)
-        return self._report(reporter, task, "status_update", summary or subject, metadata, key, subject)
+        content = words_or_none("summary", summary) or subject
+        return self._report(reporter, task, "status_update", content, metadata, key, subject)
 
     def _report_end(
         self, reporter: Agent, task: Task, content: str, *, failed: bool, **facts: str | int | None
