@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
+from multi_agent_mcp.bootstrap import open_session
 from multi_agent_mcp.domain.agent import Agent
+from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.server.calls import EXECUTED, Answer, Call
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.services.turn.reading import Query
 from multi_agent_mcp.services.validation import Draft
 from multi_agent_mcp.wiring import Services
+from tests.conftest import Clock
 from tests.server.seat import Seat
 from tests.services.support import by_hand, send, unread
+from tests.services.tasks_support import running
 
 
 def test_nobody_is_bound_until_authenticate_and_after_logout(services: Services) -> None:
@@ -205,3 +209,13 @@ def test_mail_that_is_taken_away_while_a_tool_runs_hides_no_result(services: Ser
         return {"done": True}
 
     assert Seat(services, "worker-a", lose).call("lose")["done"]
+
+
+def test_the_first_call_of_a_server_reads_what_a_killed_process_did_not_write(services: Services, clock: Clock) -> None:
+    """An answer that is empty and announces notifications at once sends an agent in a circle."""
+    task = running(services)
+    change = Change(by="admin", at=clock.advance(1))
+    services.workspace.tasks.update(task.id, lambda found: found.edited(change, title="Rebuild"))  # and killed
+    answer = Seat(open_session(services.workspace.root, "demo"), "worker-a").call("get_notifications")
+    assert [notice["action"] for notice in answer["notifications"]] == ["task_updated"]
+    assert answer["notification"] == services.texts("notification.none")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from multi_agent_mcp import Refused, Team
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import Change
+from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.repository import edit_log
 from multi_agent_mcp.services.tasks.board import NewTask
@@ -194,3 +196,35 @@ def test_a_reported_task_is_in_nobodys_hands_wherever_that_is_asked(services: Se
     assert services.notifications.waiting("worker-a") == []
     services.reading.read(admin, Query())
     assert again(services, task).status == "done"
+
+
+def renamed(services: Services, task: Task, title: str) -> None:
+    services.task_changes.edit(task.id, {"title": title}, Change(by="admin", at=services.clock()))
+
+
+def test_an_update_that_was_not_read_outlasts_a_report_that_is_not_followed(
+    services: Services, admin: Agent, clock: Clock
+) -> None:
+    task, seat = running(services), Seat(services, "worker-a")
+    seat.call("get_next_action")
+    clock.advance(1)
+    renamed(services, task, "Rebuild")
+    report(seat, task.id)
+    clock.advance(1)
+    renamed(services, task, "Rebuild all")
+    (before,) = services.notifications.waiting("worker-a")
+    services.workspace.tasks.update(task.id, lambda found: replace(found, done_when=("review",)))  # by hand
+    assert "reports_not_followed" in services.reading.read(admin, Query())
+    found = services.notifications.waiting("worker-a")
+    assert [(notice.action, notice.id == before.id) for notice in found] == [("task_updated", False)], "the last one"
+    assert services.task_changes.current("worker-a") is not None
+
+
+def test_an_update_ends_with_the_task(services: Services, admin: Agent) -> None:
+    task, seat = running(services), Seat(services, "worker-a")
+    seat.call("get_next_action")
+    renamed(services, task, "Rebuild")
+    report(seat, task.id)
+    services.reading.read(admin, Query())
+    assert again(services, task).status == "done"
+    assert services.notifications.waiting("worker-a") == []
