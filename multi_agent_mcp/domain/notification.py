@@ -327,12 +327,14 @@ def tells(notice_id: str, present: str) -> bool:
 
 def update_of(task: Task) -> Notification | None:
     """The notification of an assignee that the content of the task it works on was changed, or None. Of several changes
-    the last one counts."""
-    if task.assignee_id is None or not task.is_worked_on:
+    the last one counts; once the end is reported, the last one before that: the assignee may have reported before it
+    knew of it, and a report that is not followed gives the task back."""
+    if task.assignee_id is None or task.status != "in_progress":
         return None
     begun, _ = task.latest("status", "assignee_id") or (-1, {})
-    changes = ((number, entry) for number, entry in task.history.at_hand() if number > begun and _edits(entry))
-    number, entry = next(changes, (-1, {}))
+    lines = [(number, entry) for number, entry in task.history.at_hand() if number > begun]
+    ended = next((number for number, entry in lines if "reported" in entry), -1) if task.reported_at else -1
+    number, entry = next((line for line in lines if _edits(line[1]) and (ended < 0 or line[0] < ended)), (-1, {}))
     if number < 0 or (entry.get("by") == task.assignee_id and not _by_chat_session(entry)):
         return None
     return Notification(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from multi_agent_mcp.domain.entity import agent_id as parse_agent_id
 from multi_agent_mcp.domain.message import MessagePriority, MessageType
 from multi_agent_mcp.domain.task import INTERRUPT_ACTIONS
 from multi_agent_mcp.domain.times import format_time
-from multi_agent_mcp.errors import Unauthorized
+from multi_agent_mcp.errors import Refusal, Unauthorized
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.turn.reading import Query
@@ -187,6 +188,9 @@ def get_notifications(call: Call, mark_as_read: bool = True) -> Answer:
     """Read your notifications, newest first, and do what their instructions say."""
     answer: Answer = {}
     more = call.services.texts("more.notifications")
+    with suppress(Refusal):  # a failing disk hides nothing that is there
+        if call.still is None:
+            call.pending()  # what follows from files is written first, or this answer would announce what it lacks
 
     def fits(notices: list[dict[str, Any]]) -> int:
         answer.update(call.fitting({}, "notifications", notices, more))

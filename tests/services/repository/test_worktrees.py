@@ -216,16 +216,20 @@ def test_a_setup_that_fails_is_said_and_tried_again(
     assert made(services).setup == "done"
 
 
-def test_untracked_files_are_copied_as_gitignore_would_name_them(services: Services, project: Path) -> None:
+def test_ignored_files_are_copied_as_gitignore_would_name_them_and_no_others(services: Services, project: Path) -> None:
     for name in ("keys/a.pem", "keys/b.txt", "deep/keys/c.pem", "out/d.env", "#e", "f "):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text(name)
     deep = "a/" * 30
     (project / deep).mkdir(parents=True)
     (project / deep / "z").touch()
-    patterns = ["# keys", "keys/*.pem  ", "out/", "!*.txt", "\\#e", "f\\ ", "", "**/a/" * 50 + "b", "[a-"]
+    (project / ".git" / "info" / "exclude").write_text("*\n!/plain.pem\n")
+    (project / "plain.pem").write_text("work that is not committed, here or there")
+    patterns = ["# keys", "keys/*.pem  ", "plain.pem", "out/", "!*.txt", "\\#e", "f\\ ", "", "**/a/" * 50 + "b", "[a-"]
     (project / ".worktreeinclude").write_text("\r\n".join(patterns))
-    copied = git(made(services).path, "ls-files", "--others", "-z").split("\0")
+    worktree = made(services)
+    copied = git(worktree.path, "ls-files", "--others", "-z").split("\0")
+    assert is_clean(Path(worktree.path))
     assert sorted(filter(None, copied)) == ["#e", "f ", "keys/a.pem", "out/d.env"]
 
 
