@@ -201,6 +201,13 @@ def hosts() -> Mapping[str, Host]:
     return {name: _host(name) for _, name in ranked}
 
 
+def described(root: Path) -> Sequence[str]:
+    """Returns the names of hosts that an agent may have: ours, `plain`, and a person's own in `hosts/` below the root
+    (docs/hosts.md)."""
+    own = (path.stem for path in sorted((root / "hosts").glob("*.yaml")))
+    return tuple(dict.fromkeys((*hosts(), PLAIN, *own)))
+
+
 def host_named(name: object) -> Host | None:
     """Returns the host of this name, reading only its own file; None for any other value, as agents.json may have."""
     if not isinstance(name, str) or not is_name(name) or not (_DIRECTORY / f"{name}.yaml").is_file():

@@ -16,7 +16,7 @@ from multi_agent_mcp.errors import Refusal, Unauthorized
 from multi_agent_mcp.server.binding import Binding
 from multi_agent_mcp.server.calls import LEADERS, UNLISTED, Answer, Call, Limit, Tool, written
 from multi_agent_mcp.services.turn.reading import Query
-from multi_agent_mcp.services.validation import Draft, require_text
+from multi_agent_mcp.services.validation import Draft, require_text, require_words
 
 CALLS_SECONDS = 0.5
 STOPPING = frozenset(INTERRUPT_ACTIONS.values())
@@ -111,6 +111,7 @@ def send_message(
 ) -> Answer:
     """Send a message to an agent, to everybody (no receiver_id), or into a conversation.
     An idempotency_key sends nothing twice."""
+    require_words("content", content)
     draft = Draft(
         content=content,
         receiver_id=receiver_id,

@@ -24,7 +24,7 @@ from multi_agent_mcp.domain.proof import require_conditions
 from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, InvalidArguments, InvalidId, Reason
 from multi_agent_mcp.features.chosen import chosen, require_sound
-from multi_agent_mcp.hosts import PLAIN, channels, hosts
+from multi_agent_mcp.hosts import PLAIN, channels, described
 from multi_agent_mcp.services.team.agents import Agents, Signatures
 from multi_agent_mcp.services.team.approvals import Approvals
 from multi_agent_mcp.services.team.commands import COMMAND, NEARLY, PLACEHOLDERS, problem_of
@@ -254,9 +254,9 @@ def require_known_hosts(agents: Iterable[Agent], root: Path) -> None:
     """Raises `InvalidArguments` for a host without a profile: ours, and a person's below the root (docs/hosts.md)."""
     for agent in (one for one in agents if one.host not in (None, "", PLAIN)):
         require_text("host", agent.host)
-        known = [*hosts(), PLAIN, *(path.stem for path in sorted((root / "hosts").glob("*.yaml")))]
+        known = described(root)
         if agent.host not in known:
-            facts = {"agent_id": agent.id, "host": f"{agent.host:.60}", "allowed": ", ".join(dict.fromkeys(known))}
+            facts = {"agent_id": agent.id, "host": f"{agent.host:.60}", "allowed": ", ".join(known)}
             raise InvalidArguments("no_such_host", **facts)
 
 
