@@ -200,7 +200,7 @@ WORDS = frozenset(
 """The columns of free text, which take the room that the others leave."""
 WRAPPED = frozenset({"now", "note", "reason", "question", "says", "runs", "agents"})
 """The columns of free text that go on in the next line instead of being cut."""
-WHOLE = WRAPPED - {"says", "runs", "agents"}
+WHOLE = WRAPPED - {"says", "runs"}
 """Of these, those for which each row becomes a few lines where there is little room."""
 COMMANDS = frozenset({"command"})
 """The columns with something to copy: never cut, never wrapped."""
@@ -220,7 +220,7 @@ NUMBERS = frozenset(
 NAMED = frozenset({"delivered", "directory", "alive"})
 """The columns whose cells say nothing without their title, which each gets where a row becomes a few lines; so does
 every number: `179  0  1 h` says nothing."""
-_NUMBER = re.compile(r"[\W_]*\d")
+_NUMBER, UNKNOWN = re.compile(r"[\W_]*\d"), "?"
 LARGEST, EASY_LEAST, LEAST = 32, 28, 16
 """The most columns of a cell that is no free text, and the least of one that is: before others give way, and at all."""
 EASY, TITLE = 40, 24
@@ -361,7 +361,7 @@ def _short_cells(cells: Mapping[str, tuple[str, str]], there: int) -> Iterator[s
     line = _text("")
     for name, (head, cell) in cells.items():
         said = _text("")
-        if name in NAMED or (line.plain and _NUMBER.match(cell)):
+        if name in NAMED or (line.plain and (cell == UNKNOWN or _NUMBER.match(cell))):
             said.append(f"{head} ", "dim")
         said.append(cell, getattr(cell, "style", "") or ("" if line.plain else "bold"))
         if line.plain and line.cell_len + GAP + said.cell_len > there:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from multi_agent_mcp.bootstrap import open_session
-from multi_agent_mcp.cli.rendering import NARROW, print_diff, subjects_words
+from multi_agent_mcp.cli.rendering import NARROW, _short_cells, print_diff, subjects_words
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.text import columns
 from multi_agent_mcp.services.questions import Asking
@@ -221,6 +221,13 @@ def test_watch_once_names_its_tables_and_cuts_nothing_where_there_is_room(crowde
     assert (mail + following).count("あ") >= 90
     narrow = in_terminal(80, "watch", "--once", session=crowded)
     assert any("… → owner" in line for line in narrow), narrow
+
+
+def test_what_is_not_known_has_its_name_too() -> None:
+    cells = {"machine": ("machine", "laptop"), "queued": ("queued", "?"), "conflicts": ("set aside", "?")}
+    said = [_COLOURS.sub("", line) for line in _short_cells(cells, 30)]
+    assert said == ["laptop  queued ?  set aside ?"]
+    assert [_COLOURS.sub("", line) for line in _short_cells(cells, 20)] == ["laptop  queued ?", "   set aside ?"]
 
 
 def test_a_terminal_gets_the_newest_edits_and_how_to_see_the_others(busy: Path) -> None:
