@@ -118,8 +118,8 @@ class Tool:
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Validates the arguments and returns them typed, without those that a host adds for itself. Where no
-        text is wanted, a text is read as JSON: some models pass objects, lists and numbers so. Raises
-        `InvalidArguments` with the first problems."""
+        text is wanted, a text is read as JSON: some models pass objects, lists and numbers so. Where null is nothing,
+        it is an argument left out: some hosts name all of them. Raises `InvalidArguments` with the first problems."""
         wanted = self.arguments.model_fields
         if not given.keys() <= wanted.keys():
             given = {name: value for name, value in given.items() if name in wanted or name not in hosts_arguments()}
@@ -128,7 +128,7 @@ class Tool:
                 model = self.arguments.model_validate(given)
             except ValidationError as error:
                 problems = error.errors(include_url=False)
-                if (read := _with_texts_read(given, problems)) is None:
+                if (read := _as_meant(given, problems)) == given:
                     raise InvalidArguments(reason=tuple(map(_problem, problems[:PROBLEMS_SHOWN]))) from error
                 given = read
             else:
@@ -185,24 +185,29 @@ def _without_fields(annotation: Any, names: Collection[str]) -> Any:
     return items[create_model(model.__name__, __config__=model.model_config, **kept)]
 
 
-def _with_texts_read(given: Mapping[str, Any], problems: Iterable[ErrorDetails]) -> dict[str, Any] | None:
-    """The arguments with what was read from the JSON texts among the problems; None if nothing could be."""
-    read, was_read = dict(given), False
+def _as_meant(given: Mapping[str, Any], problems: Iterable[ErrorDetails]) -> dict[str, Any]:
+    """The arguments with what was read from the JSON texts among the problems, and without the nulls."""
+    read = dict(given)
     for found in problems:
         kind, *_ = found["type"].split("_")
-        if kind in READ_FROM_JSON and isinstance(text := found["input"], str):
-            with suppress(ValueError, RecursionError):
-                read, was_read = _replaced(read, found["loc"], json.loads(text)), True
-    return read if was_read else None
+        text = found["input"]
+        with suppress(ValueError, RecursionError, LookupError):  # of two problems with one value the first may solve it
+            if kind in READ_FROM_JSON and isinstance(text, str):
+                read = _replaced(read, found["loc"], json.loads(text))
+            elif text is None and kind != "extra":
+                read = _replaced(read, found["loc"], None)
+    return read
 
 
 def _replaced(value: Any, path: Sequence[int | str], new: Any) -> Any:
-    """A copy of a JSON value with a new one at the path."""
+    """A copy of a JSON value with a new one at the path, or without the key whose value is now null."""
     if not path:
         return new
     first, *rest = path
     copy: Any = dict(value) if isinstance(value, Mapping) else list(value)
     copy[first] = _replaced(copy[first], rest, new)
+    if copy[first] is None and isinstance(copy, dict):
+        del copy[first]
     return copy
 
 
@@ -525,8 +530,8 @@ class Middleware:
 
     def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
         given = dict(arguments)
-        if "session_token" in given:
-            call.session.require_token(given.pop("session_token"))
+        if (token := given.pop("session_token", None)) is not None:
+            call.session.require_token(token)
         tool.require_allowed(call.me.role, call.purpose)
         if call.me.role == "owner":
             self.services.owner_waits.require_allowed(call.me, tool.name)

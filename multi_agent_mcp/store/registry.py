@@ -31,6 +31,11 @@ _FIELDS = {name: hint for name, hint in get_type_hints(Agent).items() if name !=
 
 NEWER = "newer_fields"
 """The key of what a newer version shares of an agent, apart from the fields that are used here: none of it runs."""
+UNSET = dict.fromkeys((
+    "id", "role", "type", "name", "parent_id", "status", "session_name", "window_index", "pane_index", "pane_id",
+    "socket_path", "pane_pid", "command", "created_at",
+))  # fmt: skip
+"""What every record has, in this order, for programs that read the file: null until it is known."""
 AGENTS_MAX = 1_000
 """The number of agents up to which those of other machines are added: every process reads all of them."""
 
@@ -146,7 +151,7 @@ class Registry:
         known = records["agents"].get(agent.id)
         given = {key: value for key, value in asdict(agent).items() if key != "extra" and value is not None}
         fresh = _agent(agent.id, known or {}).changed_by_person(given)
-        record = {**(known or {}), **agent.extra, **fresh}
+        record = {**UNSET, **(known or {}), **agent.extra, **fresh}
         is_mine = True
         try:
             record = self._agree(agent.id, known, record)

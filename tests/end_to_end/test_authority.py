@@ -167,3 +167,15 @@ async def test_a_workers_process_becomes_nobody_else_even_with_the_right_key(sta
         assert await worker.refused("authenticate", agent_id="admin", passkey=key) == "invalid_session"
         token = (await worker.call("authenticate", agent_id="worker-a", passkey=stage.team.key("worker-a")))["role"]
         assert token == "worker"
+
+
+async def test_a_program_that_serves_several_agents_is_a_persons_and_decides(team: Team) -> None:
+    async with team.server("worker-a") as worker:
+        await worker.call("get_my_tasks")
+        refused = team.run("agent", "add", "worker-z", "--json")
+        assert (refused.code, refused.json["error"]) == (1, "unauthorized")
+        async with team.server("admin") as admin:
+            await admin.call("get_my_tasks")
+            assert team.ask("agent", "add", "worker-z", "--parent", "admin")["agent_id"] == "worker-z"
+            acting = team.run("agent", "add", "worker-y", "--json", env={"MULTI_AGENT_MCP_AGENT": "worker-a"})
+            assert (acting.code, acting.json["error"]) == (1, "unauthorized")

@@ -57,6 +57,33 @@ def test_json_texts_stand_for_objects_lists_numbers_and_truth_values_in_every_to
 
 
 @every_tool
+def test_null_is_an_argument_left_out_unless_it_means_something(tool: Tool) -> None:
+    optional = {name: field for name, field in tool.arguments.model_fields.items() if not field.is_required()}
+    needed = {name: value for name, value in _all_arguments(tool).items() if name not in optional}
+    if tool.name == "create_tasks_batch":
+        needed["tasks"] = [{"title": "t"}]
+    for null in (None, "null"):
+        given = dict.fromkeys(name for name, field in optional.items() if null is None or field.annotation is int)
+        assert tool.parse(needed | given) == tool.parse(needed)
+    for name in needed:
+        if name != "assignee_id":
+            with pytest.raises(InvalidArguments, match=name):
+                tool.parse(needed | {name: None})
+
+
+def test_null_is_left_out_within_a_task_of_a_batch_and_as_the_token(agent_team: MakeTeam) -> None:
+    admin = agent_team()["admin"]
+    task = {"title": "t", "description": None, "priority": None, "assignee_id": None, "dependencies": None}
+    given: dict[str, Any] = {"tasks": [task], "session_token": None}
+    made = admin.create_tasks_batch(**given)
+    assert made["tasks"][0]["priority"] == "medium"
+    wrong: Any
+    for wrong in ([None], [{"title": None}], [{"title": "t", "misspelt": None}]):
+        with pytest.raises(Refused, match="tasks"):
+            admin.create_tasks_batch(tasks=wrong)
+
+
+@every_tool
 def test_what_a_host_adds_for_itself_is_taken_off_and_what_is_misspelt_is_refused(tool: Tool) -> None:
     given = _all_arguments(tool)
     if tool.name == "create_tasks_batch":

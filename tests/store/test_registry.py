@@ -35,6 +35,14 @@ def test_an_added_agent_is_there_for_everybody(registry: Registry, files: Files)
     assert Registry(files, registry.path).all() == {"worker-a": WORKER}
 
 
+def test_a_record_has_every_key_that_other_programs_look_for(registry: Registry) -> None:
+    registry.add(Agent(id="new", role="worker"))
+    record = json.loads(registry.path.read_text())["agents"]["new"]
+    assert list(record)[:6] == ["id", "role", "type", "name", "parent_id", "status"]
+    unset = ("session_name", "window_index", "pane_index", "pane_id", "socket_path", "pane_pid", "command", "parent_id")
+    assert [record[key] for key in unset] == [None] * len(unset)
+
+
 def test_making_the_registry_again_keeps_it(registry: Registry) -> None:
     registry.add(WORKER)
     registry.create()

@@ -23,6 +23,7 @@ from multi_agent_mcp.domain.times import is_recent
 from multi_agent_mcp.errors import InvalidSession, Refusal
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.locks import mutex
+from multi_agent_mcp.system.file_status import signature_of
 from multi_agent_mcp.system.process import host_of, is_alive, own_start, started_at
 
 if TYPE_CHECKING:
@@ -261,9 +262,18 @@ class LiveSession:
         self._to_requeue: deque[str] = deque()
         self._refuses_leases = False
         self._ending = False
+        self._path = sessions.workspace.path / "sessions" / record.agent_id / f"{record.id}.md"
+        self._file = signature_of(self._path)
 
     def is_live(self) -> bool:
-        """Whether the session has neither ended nor expired (an hour without calls)."""
+        """Whether the session has neither ended nor expired (an hour without calls, or earlier if somebody has written
+        that into its file)."""
+        found = signature_of(self._path)
+        if found not in (None, self._file):
+            self._file = found
+            written = self._sessions.workspace.sessions.find(self.record.id)
+            if written is not None and written.expires_at < self._written.expires_at:
+                self.record = replace(self.record, expires_at=written.expires_at)
         return self.record.ended_at is None and not self.record.expired(self._sessions.clock())
 
     def has_sibling(self, purpose: str) -> bool:
@@ -419,6 +429,7 @@ class LiveSession:
         empty one. With `sync` the new file survives a power cut."""
         self._sessions.workspace.sessions.replace(self.record, sync=sync)
         self._written = self.record
+        self._file = signature_of(self._path)
 
 
 def _drained(queue: deque[str]) -> tuple[str, ...]:

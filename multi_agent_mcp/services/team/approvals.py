@@ -206,10 +206,14 @@ class Approvals(Service):
         acting = known.get(read_environment().agent or "")
         if acting is not None and acting.type != "human":
             return acting
+        served: dict[int, set[str]] = {}
         for session in self.workspace.sessions.open():
-            agent = known.get(session.agent_id)
-            hosts = {pid for pid in (session.pid, host_of(session.pid)) if pid > 1}
-            if agent is not None and agent.type != "human" and hosts and is_below(os.getpid(), hosts):
+            for pid in {session.pid, host_of(session.pid)}:
+                served.setdefault(pid, set()).add(session.agent_id)
+        for pid, ids in served.items():
+            agent = known.get(next(iter(ids)))
+            is_its_host = pid > 1 and len(ids) == 1  # what serves several agents is a person's program, or its test
+            if agent is not None and agent.type != "human" and is_its_host and is_below(os.getpid(), {pid}):
                 return agent
         panes = (agent for agent in self.agents.all().values() if agent.type != "human" and agent.pane_pid)
         return next((agent for agent in panes if is_below(os.getpid(), {agent.pane_pid or 0})), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +118,16 @@ def test_the_hour_slides_with_every_call(services: Services, clock: Clock) -> No
     clock.advance(1)
     assert not session.is_live()
     assert services.sessions.live("worker-a") == []
+
+
+def test_an_hour_that_somebody_has_shortened_in_the_file_is_over(services: Services) -> None:
+    session = services.sessions.open("worker-a")
+    path = services.workspace.path / "sessions" / "worker-a" / f"{session.record.id}.md"
+    assert session.is_live()
+    path.write_text(re.sub("expires_at: .*", "expires_at: 2020-01-01T00:00:00Z", path.read_text()))
+    assert not session.is_live()
+    path.write_text("not a session")
+    assert not session.is_live()
 
 
 def test_a_session_that_ended_is_over(services: Services) -> None:
