@@ -255,9 +255,9 @@ def _load(header_text: str) -> Mapping[str, Any]:
         header = _header.load(header_text)
     except NOT_YAML as error:
         raise Unreadable("front_matter_yaml", problem=" ".join(str(error).split())[:200]) from error
-    if not isinstance(header, dict):
+    if header is not None and not isinstance(header, dict):
         raise Unreadable("front_matter_no_mapping")
-    return header
+    return header or {}  # a header without keys is one in which each has its default
 
 
 def require_tree(header: Any, characters: float = math.inf) -> None:

@@ -264,10 +264,12 @@ def test_a_file_with_foreign_line_ends_or_a_byte_order_mark_is_read(newline: str
         ("---\nid: a\n---\n", ""),
         ("---  \nid: a\n---\t\n\nblanks after the dashes", "blanks after the dashes"),
         ("---\nid: a\n---\n\nx\n---\ny\n---\n", "x\n---\ny\n---\n"),
+        ("---\n---\n\na header without keys", "a header without keys"),
+        ("---\n# no key yet\n\n---\na comment", "a comment"),
     ],
 )
 def test_the_body_begins_after_one_blank_line_where_there_is_one(text: str, body: str) -> None:
-    assert codec(Message).decode(text.encode()).content == body
+    assert codec(Message).decode(text.encode(), id="a").content == body
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_the_body_begins_after_one_blank_line_where_there_is_one(text: str, body
         (b"---\nmetadata: &a {b: {c: *a}}\n---\n\nx", "contains itself"),
         (b"---\na: " + b"[" * 100 + b"]" * 100 + b"\n---\n\nx", "nested too deeply"),
         (b"---\n- a\n---\n\nx", "not a mapping"),
-        (b"---\n---\n\nx", "not a mapping"),
+        (b"---\n[]\n---\n\nx", "not a mapping"),
         (b"---\nid: a\n---\n\n\xff\xfe", "not UTF-8"),
         ("---\nid: a\n---\n".encode("utf-16"), "not UTF-8"),
     ],
