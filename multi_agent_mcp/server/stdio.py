@@ -40,6 +40,8 @@ TOKENS_LOOKED_AT = 1_000_000
 HALF_A_CHARACTER = (
     "An argument contains half a character (a lone surrogate, such as \\ud83d): write the whole emoji, or leave it out"
 )
+UNUSABLE = "Invalid request parameters"
+"""What mcp says of a request that it cannot use."""
 ERROR_CHARACTERS = 3_000
 """Of an error's message, and of its data."""
 
@@ -91,7 +93,9 @@ def _message(value: dict[str, Any]) -> Message:
         return _reply(value)
     model: type[Message] = types.JSONRPCRequest if "id" in value else types.JSONRPCNotification
     try:
-        return model.model_validate(value)
+        message = model.model_validate(value)
+        _require_call(message)
+        return message
     except ValidationError as error:
         wrong = {str(item["loc"][0]) for item in error.errors()}
         code = types.INVALID_PARAMS if wrong == {"params"} else types.INVALID_REQUEST
@@ -100,11 +104,28 @@ def _message(value: dict[str, Any]) -> Message:
         raise Malformed(code, reason, [value.get("id")] if answered else []) from None
 
 
+def _require_call(message: Message) -> None:
+    """Raises `Malformed` for a call of a tool without a tool's name, or with arguments that are no object: mcp would
+    answer it, as any request that it cannot use, without saying what is wrong."""
+    if not isinstance(message, types.JSONRPCRequest) or message.method != "tools/call":
+        return
+    try:
+        types.CallToolRequestParams.model_validate(message.params or {}, by_name=False)
+    except ValidationError as error:
+        found = error.errors()[0]
+        where = ".".join(map(str, ("params", *found["loc"])))
+        reason = f"tools/call takes the tool's name and, as an object, its arguments; {where}: {found['msg']}"
+        raise Malformed(types.INVALID_PARAMS, reason, [message.id]) from None
+
+
 def with_short_error(message: Message) -> Message:
-    """The message to be written; what an error of mcp's repeats of a request (an unknown method) is shortened."""
+    """The message to be written; what an error of mcp's repeats of a request (an unknown method) is shortened, and a
+    request that it could not use is said to be so for one of two reasons, which it does not tell apart."""
     if not isinstance(message, types.JSONRPCError):
         return message
     error, data = message.error, message.error.data
+    if error.message == UNUSABLE:
+        error = error.model_copy(update={"message": f"{UNUSABLE}, or no `initialize` before this request"})
     if json_size(data) > ERROR_CHARACTERS:
         data = shortened(data if isinstance(data, str) else json.dumps(data, default=str), ERROR_CHARACTERS)
     said = {"message": shortened(error.message, ERROR_CHARACTERS), **({"data": data} if data is not None else {})}

@@ -108,6 +108,21 @@ def test_every_line_that_is_no_request_is_answered_with_the_id_that_can_be_seen_
         assert host.call("send_message", receiver_id="admin", content="goes on").done
 
 
+def test_a_call_that_cannot_be_one_is_told_what_is_wrong(team: Team) -> None:
+    with wire(team) as host:
+        for params, words in (
+            ({}, "params.name: Field required"),
+            ({"arguments": {}}, "params.name: Field required"),
+            ({"name": 5}, "params.name: Input should be a valid string"),
+            ({"name": "list_agents", "arguments": [1]}, "params.arguments: Input should be a valid dictionary"),
+        ):
+            host.say(request(5, "tools/call", **params))
+            error = host.hear()["error"]
+            assert (error["code"], words in error["message"]) == (INVALID_PARAMS, True), error
+        host.say(b'{"jsonrpc": "2.0", "id": 6, "method": "tools/call"}')
+        assert "params.name" in host.hear()["error"]["message"]
+
+
 def test_what_asks_for_nothing_is_answered_by_nothing(team: Team) -> None:
     with wire(team) as host:
         assert {name: _answers(host, line) for name, line in NOBODY_ASKED.items()} == {
