@@ -417,7 +417,7 @@ def slow_writer(root: str, task_id: str, slow: str, *meanwhile: str) -> None:
     Words like `admin:assign:worker-a` say who does what."""
     services, other = context(Path(root)), context(Path(root))
     places = {
-        "begin": (services.next_action, "_in_hand"),
+        "begin": (services.task_changes, "in_hand"),
         "resume": (services.interrupts.writer, "put_first"),
         "take": (services.workspace.delegations, "update"),
     }
