@@ -149,17 +149,17 @@ def _standing(lines: Mapping[int, Line]) -> dict[int, Line]:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of a task: by whom, when, why, and (from a chat) at whose request."""
+    """A change of a task: when, by whom, why, and (from a chat) at whose request; in the order of a history line."""
 
-    by: str
     at: datetime
+    by: str
+    purpose: str | None = None
+    """`chat` for a change by the author's chat session, which its task session does not know of."""
     reason: str | None = None
     requester_id: str | None = None
     message_id: str | None = None
     conversation_id: str | None = None
     intent_id: str | None = None
-    purpose: str | None = None
-    """`chat` for a change by the author's chat session, which its task session does not know of."""
     question_id: str | None = None
     proof: Mapping[str, Any] | None = None
     """Why a task with conditions may become done: `receipts` and `reviews`, or `overruled`."""
@@ -183,21 +183,7 @@ class Change:
 
     def entry(self, **changed: Any) -> dict[str, Any]:
         """The change as a line of the task's history; unset fields are left out."""
-        facts = {
-            "at": format_time(self.at),
-            "by": self.by,
-            "purpose": self.purpose,
-            "reason": self.reason,
-            "requester_id": self.requester_id,
-            "message_id": self.message_id,
-            "conversation_id": self.conversation_id,
-            "intent_id": self.intent_id,
-            QUESTION: self.question_id,
-            "proof": self.proof,
-            "written_at": self.written_at,
-            HEAD: self.head,
-        }
-        return {**{key: value for key, value in facts.items() if value is not None}, **changed}
+        return {**{key: value for key, value in self.facts.items() if value is not None}, **changed}
 
 
 HEAD = "head"
