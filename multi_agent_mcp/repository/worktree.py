@@ -26,6 +26,11 @@ class Worktree:
     place: str = ""
 
     @property
+    def is_there(self) -> bool:
+        """Whether its directory is a working tree still."""
+        return Path(self.path, ".git").exists()
+
+    @property
     def directory(self) -> str:
         """Where the agent works: the team's place in the worktree, as far as that is there."""
         there = Path(self.path, self.place)

@@ -151,7 +151,7 @@ class Worktrees(Service):
     def state(self, worktree: Worktree) -> WorktreeState:
         """The worktree's state, for a view: its index is believed. Raises as `holdings`."""
         project, path = self.project, worktree.path
-        if is_there := Path(path, ".git").exists():
+        if is_there := worktree.is_there:
             own_directory(path, common_directory(str(project)))
         head = self.head(worktree)
         behind, ahead = git(project, "rev-list", "--left-right", "--count", f"HEAD...{head}").split()
@@ -161,7 +161,7 @@ class Worktrees(Service):
     def holdings(self, worktree: Worktree) -> Holdings:
         """What would be lost with the worktree. Raises `GitFailed`, and `NotCommitted` if git would look elsewhere."""
         project, path = self.project, worktree.path
-        if not Path(path, ".git").exists():
+        if not worktree.is_there:
             return Holdings(worktree=worktree, unmerged=unmerged(project, None, worktree.branch))
         own_directory(path, common_directory(str(project)))
         files = files_of(path)
@@ -178,9 +178,8 @@ class Worktrees(Service):
 
     def head(self, worktree: Worktree) -> str:
         """The commit that the worktree is at, or was when its directory went. Raises `GitFailed`."""
-        path = worktree.path
-        is_there = Path(path, ".git").exists()
-        found = git(path, "rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1)) if is_there else ""
+        words = ("rev-parse", "--verify", "--quiet", "HEAD")
+        found = git(worktree.path, *words, ok=(0, 1)) if worktree.is_there else ""
         return found or self._tip(worktree) or worktree.base
 
     def _tip(self, worktree: Worktree) -> str:
@@ -205,7 +204,7 @@ class Worktrees(Service):
         """The agent's worktree, made if it has none, and set up if that has not been done. Raises `InvalidArguments`,
         and `GitFailed`."""
         found = self.of(agent.id)
-        if found is None or not Path(found.path, ".git").exists():
+        if found is None or not found.is_there:
             found = self.add(agent)
         found = self.set_up(found)
         named = (str(self.workspace.root), self.workspace.session, agent.id)
@@ -216,7 +215,7 @@ class Worktrees(Service):
         """Makes the agent's worktree, or makes it again if its directory is gone. Raises as `ensure`."""
         with self.workspace.locks.held("worktrees"):
             found = self.of(agent.id)
-            if found is not None and Path(found.path, ".git").exists():
+            if found is not None and found.is_there:
                 return found
             made: Worktree = self.operations.run(self._addition(agent, found))
             return made
@@ -299,7 +298,7 @@ class Worktrees(Service):
 
     def _unmerged_work(self, holdings: Holdings) -> UnmergedWork:
         worktree = holdings.worktree
-        place = worktree.path if Path(worktree.path, ".git").exists() else self.project
+        place = worktree.path if worktree.is_there else self.project
         delivered = [
             (task, one.commit)
             for one in self.delivery_records.all()
@@ -378,7 +377,7 @@ class Worktrees(Service):
         found = []
         for task, delivery in self.delivery_records.reported():
             worktree = self.of(delivery.agent_id) if delivery.files and task.status == "done" else None
-            if worktree is None or not delivery.is_of(task) or not (Path(worktree.path) / ".git").exists():
+            if worktree is None or not delivery.is_of(task) or not worktree.is_there:
                 continue
             with suppress(GitFailed):
                 now = {shown_name(name) for name in uncommitted(worktree.path, quickly=True)}
