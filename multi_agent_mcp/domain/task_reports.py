@@ -79,7 +79,7 @@ def _ended_before(task: Task, change: Change, result: str, summary: str | None, 
     return replace(noted, completion_result=result, completion_summary=summary, next_steps=next_steps)
 
 
-class Written(NamedTuple):
+class ReportTime(NamedTuple):
     """When a report was written: by its sender's clock, and by the number of `lines` that the task's history had, which
     no clock and no other machine disturbs; None if the message does not say (by hand, of an earlier version)."""
 
@@ -114,7 +114,7 @@ class Written(NamedTuple):
         return any("reported" in line for line in self.since(task, now))
 
 
-def require_current(task: Task, written: Written, now: datetime, *, of_end: bool) -> None:
+def require_current(task: Task, written: ReportTime, now: datetime, *, of_end: bool) -> None:
     """Raises `InvalidStatusTransition` for a report that says nothing any more of what the task is now: since it was
     written, the task has changed hands, or a later report has taken effect; one of the end, too, if the task was put
     back or taken up again. A block or a cancellation leaves it true that the work is over."""
@@ -131,7 +131,7 @@ def _changes_hands(line: Line, *, of_end: bool) -> bool:
     return of_end and new_value(line, "status") in {"backlog", *WITH_ASSIGNEE}
 
 
-def _is_later_end(line: Line, written: Written) -> bool:
+def _is_later_end(line: Line, written: ReportTime) -> bool:
     return written.is_followed_by(line) and (new_value(line, "status") == "blocked" or "completion_result" in line)
 
 
@@ -140,7 +140,7 @@ def progressed(
     change: Change,
     progress: int | None,
     checklist: tuple[Mapping[str, Any], ...] | None,
-    written: Written,
+    written: ReportTime,
 ) -> Task:
     """The task after a progress report, which moves a task in `todo` or `blocked` to `in_progress`, because work has
     begun. A report written before the task was blocked does not reopen it: that would undo the interrupt. One written

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.task import FINAL, TASK_STATUSES, TRANSITIONS, Task
-from multi_agent_mcp.domain.task_reports import Written, progressed, reported
+from multi_agent_mcp.domain.task_reports import ReportTime, progressed, reported
 from multi_agent_mcp.errors import InvalidStatusTransition, NotProven, Unauthorized
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -131,19 +131,23 @@ def test_a_final_task_says_so(status: str) -> None:
 
 
 def test_progress_begins_the_work_and_keeps_what_it_does_not_name() -> None:
-    half = progressed(TASK, BY_WORKER, 50, ({"text": "a", "completed": True},), Written(NOON))
+    half = progressed(TASK, BY_WORKER, 50, ({"text": "a", "completed": True},), ReportTime(NOON))
     assert (half.status, half.progress, len(half.checklist)) == ("in_progress", 50, 1)
-    assert progressed(half, replace(BY_WORKER, message_id="m2"), None, None, Written(NOON)).progress == 50
-    assert progressed(half, replace(BY_WORKER, message_id="m2"), None, None, Written(NOON)).checklist == half.checklist
+    assert progressed(half, replace(BY_WORKER, message_id="m2"), None, None, ReportTime(NOON)).progress == 50
+    assert (
+        progressed(half, replace(BY_WORKER, message_id="m2"), None, None, ReportTime(NOON)).checklist == half.checklist
+    )
 
 
 def test_progress_from_before_a_task_was_blocked_does_not_reopen_it() -> None:
     begun = TASK.move_to("in_progress", BY_WORKER)
     blocked = begun.interrupted("blocked", replace(BY_WORKER, by="admin"), "ntf_0123456789ab")
-    late = progressed(blocked, replace(BY_WORKER, message_id="m2"), 70, None, Written(NOON - timedelta(seconds=1)))
+    late = progressed(blocked, replace(BY_WORKER, message_id="m2"), 70, None, ReportTime(NOON - timedelta(seconds=1)))
     assert (late.status, late.progress, late.interrupt_id) == ("blocked", 70, "ntf_0123456789ab")
     assert late.has_applied("m2")
-    taken_up = progressed(blocked, replace(BY_WORKER, message_id="m2"), 70, None, Written(NOON + timedelta(seconds=1)))
+    taken_up = progressed(
+        blocked, replace(BY_WORKER, message_id="m2"), 70, None, ReportTime(NOON + timedelta(seconds=1))
+    )
     assert taken_up.status == "in_progress"
 
 

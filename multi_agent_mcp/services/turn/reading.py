@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.entity import age, entity_id
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.message import Message, is_report
 from multi_agent_mcp.domain.task import Task, checklist_item
-from multi_agent_mcp.domain.task_reports import LINES, Written, progressed, reported, require_current
+from multi_agent_mcp.domain.task_reports import LINES, ReportTime, progressed, reported, require_current
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import (
     InvalidId,
@@ -348,7 +348,7 @@ class Reports(Service):
     def _followed(self, task: Task, message: Message, change: Change) -> Task:
         """The task after the report. A report that starts a task needs what any start needs: it cannot bypass an
         approval or a dependency. Raises `InvalidStatusTransition`."""
-        written = Written(message.created_at, _lines(message))
+        written = ReportTime(message.created_at, _lines(message))
         require_current(task, written, change.at, of_end=message.message_type != "task_progress")
         outcome = _outcome(task, message, change, written)
         begins = task.status != "in_progress" and outcome.status != task.status
@@ -367,7 +367,7 @@ def _in_words(refusal: Refusal) -> str:
     return catalogue("en").sentence(refusal)
 
 
-def _outcome(task: Task, message: Message, change: Change, written: Written) -> Task:
+def _outcome(task: Task, message: Message, change: Change, written: ReportTime) -> Task:
     """The task with the report's progress or result."""
     if message.message_type == "task_progress":
         return progressed(task, change, _progress(message), _checklist(message), written)

@@ -10,7 +10,7 @@ import pytest
 from multi_agent_mcp.domain.agent import Agent
 from multi_agent_mcp.domain.history import Change
 from multi_agent_mcp.domain.task import Task
-from multi_agent_mcp.domain.task_reports import Written, progressed
+from multi_agent_mcp.domain.task_reports import ReportTime, progressed
 from multi_agent_mcp.errors import (
     ContentTooLarge,
     InvalidArguments,
@@ -200,7 +200,9 @@ class TestNextAction:
         large = new(services, "題" * 500, description="文" * 100_000)
         items = tuple({"text": f"{number} " + "字" * 200, "completed": False} for number in range(300))
         change = Change(by="admin", at=clock())
-        services.workspace.tasks.update(large.id, lambda found: progressed(found, change, 1, items, Written(clock())))
+        services.workspace.tasks.update(
+            large.id, lambda found: progressed(found, change, 1, items, ReportTime(clock()))
+        )
         answer = action(services, session)
         assert len(json.dumps(answer, ensure_ascii=False)) < 8_000
         assert answer["task"]["checklist"][0] == items[0]
