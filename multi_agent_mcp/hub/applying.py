@@ -327,7 +327,7 @@ class Applying:
             self.workspace.files.move(place, path)
         self.workspace.files.replace(path, stored.data, modified=stored.written_at)
         if kept is not None and OVER in stored.headers and (entity := kept.home.load(name)) is not None:
-            kept.put_away(name, entity, self.workspace.files.move)
+            kept.put_away(name, entity)
 
     def _true_marks(self, batch: Sequence[Stored]) -> dict[tuple[str, str, str], Mark]:
         """Returns the marks in this batch, by their kind, owner and name, so that an item that was read within the

@@ -109,9 +109,10 @@ class Collection(Generic[E]):
         entry = entries.get(self.layout.name(entity_id))
         return None if entry is None or entry.entity is None or self.layout.label(entry.entity) else entry.entity
 
-    def all(self, partition: str | None = None) -> list[E]:
-        """Returns every readable entity, of one partition or of all; a corrupt file is left out."""
-        return [*self.open(partition), *self.closed(partition)]
+    def all(self, partition: str | None = None, *, limit: int | None = None, since: datetime | None = None) -> list[E]:
+        """Returns every readable entity, of one partition or of all; a corrupt file is left out. `limit` and `since`
+        are about what is over, as for `closed`."""
+        return [*self.open(partition), *self.closed(partition, limit=limit, since=since)]
 
     def open(self, partition: str | None = None) -> list[E]:
         """Returns the open entities, of one partition or of all. What is over costs nothing."""
@@ -251,7 +252,7 @@ class Collection(Generic[E]):
         with self.files.locks.held(self._lock(entity_id)):
             located = self.locate(entity_id)
             if located is not None and located.directory is located.partition.home:
-                located.partition.put_away(self.layout.name(entity_id), located.entity, self.files.move)
+                located.partition.put_away(self.layout.name(entity_id), located.entity)
 
     def put_away(self, entity_id: str) -> None:
         """Moves an entity to the archive if it is over, and what it waited for there is done since."""
@@ -566,7 +567,7 @@ class Collection(Generic[E]):
 
     def _put_away(self, partition: Partition[E], name: str, entity: E) -> None:
         if self._is_over(entity):
-            partition.put_away(name, entity, self.files.move)
+            partition.put_away(name, entity)
 
     def _bring_back(self, partition: Partition[E], directory: Directory[E], name: str) -> None:
         item = name.partition("/")[0]

@@ -168,13 +168,13 @@ class Partition(Generic[E]):
                 item.scratch.unlink(missing_ok=True)
             raise
 
-    def put_away(self, name: str, entity: E, files_moved: Callable[[Path, Path], None]) -> bool:
-        """Moves a file from home to the archive; the caller holds the entity's lock. Does nothing if another file has
-        the name there, as nothing is overwritten, and returns whether it is gone from home."""
+    def put_away(self, name: str, entity: E, move: Callable[[Path, Path], None] | None = None) -> None:
+        """Moves a file from home to the archive, with `Files.move` or as given; the caller holds the entity's lock.
+        Does nothing if another file has the name there, as nothing is overwritten."""
         source, files = self.home.path / name, self.home.files
         found = signature_of(source)
         if found is None:
-            return False
+            return
         month = self.month_of(found[0])
         item = name.partition("/")[0]  # the file, or the entity's directory
         with files.locks.held(self.archive.lock):
@@ -182,11 +182,9 @@ class Partition(Generic[E]):
                 with suppress(StorageError):  # it is no file
                     if item == name and files.read(month.path / name) == files.read(source):
                         files.remove(source, sync=True)
-                        return True
-                return False
+                return
             with month.noting([(name, entity, found[0])]):
-                files_moved(self.home.path / item, month.path / item)
-        return True
+                (move or files.move)(self.home.path / item, month.path / item)
 
 
 def is_plain(name: str) -> bool:

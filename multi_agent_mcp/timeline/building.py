@@ -81,7 +81,7 @@ class Timelines(Service):
         since, until = start or EPOCH, end or self.clock()
         finished = most or FINISHED_MAX
         messages, older = self.mail_search.during(since, until, most or ARROWS_MAX)
-        tasks = [*self.workspace.tasks.open(), *self.workspace.tasks.closed(limit=finished, since=start)]
+        tasks = self.workspace.tasks.all(limit=finished, since=start)
         unparsed = self.workspace.tasks.count_closed(since, until) - finished
         found = Timeline(
             start=since,
@@ -89,7 +89,7 @@ class Timelines(Service):
             arrows=tuple(self._arrows(messages)),
             bars=_overlapping((bar for task in tasks for bar in bars_of(task)), since, until),
             marks=tuple(self._marks(tasks, since, until)),
-            lives=_overlapping(map(self._life, self._sessions(start, finished)), since, until),
+            lives=_overlapping(map(self._life, self.workspace.sessions.all(limit=finished, since=start)), since, until),
             talks=_overlapping(map(_talk, self.workspace.conversations.all()), since, until),
             answers=tuple(self._answers(since, until)),
             left_out=older + max(unparsed, 0),
@@ -168,10 +168,6 @@ class Timelines(Service):
             end=None if is_alive else session.ended_at or session.last_activity_at,
             machine=session.machine,
         )
-
-    def _sessions(self, start: datetime | None, limit: int) -> list[AgentSession]:
-        sessions = self.workspace.sessions
-        return [*sessions.open(), *sessions.closed(limit=limit, since=start)]
 
     def _lanes(self, found: Timeline) -> Iterator[Lane]:
         """The agents in tree order, removed ones only if they occur in the timeline; then, if needed, one for

@@ -58,6 +58,5 @@ class StatisticsOfSession(Service):
 
     def _calls(self, start: datetime) -> Counter[str]:
         """The number of tool calls, by agent, of the sessions that ran since `start`."""
-        sessions = self.workspace.sessions
-        ran = [*sessions.open(), *sessions.closed(limit=EVENTS_MAX, since=start)]
+        ran = self.workspace.sessions.all(limit=EVENTS_MAX, since=start)
         return sum((Counter({session.agent_id: session.calls}) for session in ran), Counter())

@@ -180,8 +180,7 @@ class Usage(Service):
 
     def _ran(self, agent_id: str, since: datetime) -> bool:
         """Whether the agent has made a call since then."""
-        sessions = self.workspace.sessions
-        return any(session.calls for session in (*sessions.open(agent_id), *sessions.closed(agent_id, since=since)))
+        return any(session.calls for session in self.workspace.sessions.all(agent_id, since=since))
 
     def _task_at(self, agent_id: str, purpose: str, at: datetime) -> str | None:
         """The task that an agent's task session worked on at a time: its executions say so, else its tasks."""
@@ -196,10 +195,10 @@ class Usage(Service):
 
     def _work(self, agent_id: str, since: datetime | None) -> Iterator[Work]:
         """When the agent worked on which task, as far as it did not end before."""
-        executions, tasks = self.workspace.executions, self.workspace.tasks
-        for execution in (*executions.open(agent_id), *executions.closed(agent_id, since=since)):
+        for execution in self.workspace.executions.all(agent_id, since=since):
             if execution.task_id is not None:
                 yield execution.started_at, execution.completed_at, execution.task_id
+        tasks = self.workspace.tasks
         under_way = (task for task in tasks.open(agent_id) if task.status == "in_progress")
         for task in (*under_way, *tasks.closed(agent_id, since=since)):
             if task.started_at is not None:

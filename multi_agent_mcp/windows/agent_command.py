@@ -89,11 +89,9 @@ def beginning_of(
 
 def _last(services: Services, agent_id: str, purpose: str, host: Host) -> AgentSession | None:
     """The agent's newest session of this purpose that was in a conversation of this host."""
-    known = services.workspace.sessions
-    sessions = [*known.open(agent_id), *known.closed(agent_id, limit=RECENT_SESSIONS)]
     wanted = (
         item
-        for item in sessions
+        for item in services.workspace.sessions.all(agent_id, limit=RECENT_SESSIONS)
         if item.purpose == purpose and item.host == host.name and services.sessions.is_here(item)
         if item.host_session is not None and _CONVERSATION.fullmatch(item.host_session)
     )

@@ -17,7 +17,7 @@ from multi_agent_mcp.domain.task import Task
 from multi_agent_mcp.features import load
 from multi_agent_mcp.features.ours import OURS
 from multi_agent_mcp.services.doctor.tree import is_leftover
-from multi_agent_mcp.session import Service, Session
+from multi_agent_mcp.session import Service
 from multi_agent_mcp.store.codec import Unreadable, codec
 from multi_agent_mcp.store.durable_files import INDEXES
 from multi_agent_mcp.store.workspace import CONVERSATION, Workspace
@@ -80,9 +80,6 @@ class Pruning(Service):
     """Finds and deletes files that are over and older than an age: never unread mail, unfinished things, or files that
     those need."""
 
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-
     def prunable(self, now: datetime, age: timedelta, *, reads_archives: bool = True) -> Iterator[Prunable]:
         """Yields archived mail, notifications, tasks, questions and hand-offs, ended sessions and reservations,
         receipts of tasks that are over, executions with their logs, ended conversations with their delegations,
@@ -121,15 +118,16 @@ class _Search:
             for _, message in workspace.mailbox(agent_id).unread()
         }
         """The ids of the conversations of unread mail."""
+        laid_out: Mapping[str, Layout[Any]] = {kind.directory: load(kind.layout)() for kind in _LAID_OUT}
+        self.say_so = {
+            **_SAYS_SO,
+            **{kind: (layout.entity_type, layout.over or bool) for kind, layout in laid_out.items()},
+        }
         self.conditions: dict[str, Callable[[Node], bool]] = {
-            "ipc": lambda node: self._says_so("ipc", node),
-            "notifications": lambda node: self._says_so("notifications", node),
+            **{kind: partial(self._says_so, kind) for kind in self.say_so},
             "tasks": lambda node: node.last.partition(".")[0] not in self.needed and self._says_so("tasks", node),
             "histories": lambda node: workspace.tasks.find(PurePath(node.name).stem) is None,
-            "questions": lambda node: self._says_so("questions", node),
             "receipts": lambda node: self._task_is_over(node.name.split("/")[1]),
-            "sessions": lambda node: self._says_so("sessions", node),
-            "executions": lambda node: self._says_so("executions", node),
             "logs": lambda node: not self._is_running(_owner(node), f"{PurePath(node.name).stem}.md"),
             "delegations": lambda node: self._is_carried_out(PurePath(node.name).stem),
             "conversations": lambda node: self._has_ended(PurePath(node.name).parent.name),
@@ -137,11 +135,6 @@ class _Search:
             "index": lambda node: not _indexed_by(workspace.path, node).exists(),
         }
         """By kind, the test whether an old file may be deleted; old files of other kinds always may."""
-        self.say_so = {**_SAYS_SO}
-        for kind in _LAID_OUT:
-            layout: Layout[Any] = load(kind.layout)()
-            self.say_so[kind.directory] = layout.entity_type, layout.over or bool
-            self.conditions[kind.directory] = partial(self._says_so, kind.directory)
         self._has_ended = lru_cache(maxsize=64)(self._ended_long_ago)
 
     def found(self) -> Iterator[Prunable]:

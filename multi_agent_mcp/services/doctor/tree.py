@@ -19,7 +19,6 @@ from multi_agent_mcp.domain.entity import is_entity_id, new_id
 from multi_agent_mcp.domain.text import display_id
 from multi_agent_mcp.errors import Reason, StorageError
 from multi_agent_mcp.features.ours import OURS
-from multi_agent_mcp.session import Session
 from multi_agent_mcp.store.authority import PAYLOAD_BYTES, SHARED_BYTES
 from multi_agent_mcp.store.codec import Unreadable, parse
 from multi_agent_mcp.store.directory import QUARANTINE, REASON_SUFFIX, Directory, Quarantine, reason_in

@@ -134,8 +134,7 @@ class Loops(Service):
 
     def _changed_at(self, exchange: Exchange) -> datetime | None:
         """When a task of either agent was last changed, or None."""
-        tasks = self.workspace.tasks
-        latest = [[*tasks.open(agent_id), *tasks.closed(agent_id, limit=1)] for agent_id in exchange.agents]
+        latest = (self.workspace.tasks.all(agent_id, limit=1) for agent_id in exchange.agents)
         return max((task.updated_at for some in latest for task in some), default=None)
 
     def _is_judged_by(self, sender_id: str, exchange: Exchange) -> bool:

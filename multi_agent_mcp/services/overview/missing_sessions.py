@@ -261,8 +261,7 @@ class MissingSessions(Service):
 
     def _sessions(self, slot: Slot, without: frozenset[str] = frozenset()) -> list[AgentSession]:
         """The sessions of this slot, except `without`."""
-        known = self.workspace.sessions
-        sessions = [*known.open(slot.agent_id), *known.closed(slot.agent_id, limit=RECENT_SESSIONS)]
+        sessions = self.workspace.sessions.all(slot.agent_id, limit=RECENT_SESSIONS)
         return [item for item in sessions if item.purpose == slot.purpose and item.id not in without]
 
     def window(self, slot: Slot) -> Window | None:

@@ -115,13 +115,13 @@ class Sessions(Service):
 
     def last_activity(self, agent_id: str) -> datetime | None:
         """When the agent's server was last called, whether it still runs or not; None if never."""
-        known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=1)]
+        known = self.workspace.sessions.all(agent_id, limit=1)
         return max((session.last_activity_at for session in known), default=None)
 
     def host_without_server(self, agent_id: str, purpose: str) -> int | None:
         """The process of the host in which the agent's last session of this purpose was, if that goes on although its
         server has died; None if the session was ended, or it did not begin on this machine."""
-        known = [*self.workspace.sessions.open(agent_id), *self.workspace.sessions.closed(agent_id, limit=LOOKED_AT)]
+        known = self.workspace.sessions.all(agent_id, limit=LOOKED_AT)
         last = max((session for session in known if session.purpose == purpose), key=age, default=None)
         if last is None or last.state not in ("active", DIED) or self.is_running(last) or not self.is_here(last):
             return None
@@ -210,11 +210,10 @@ class Sessions(Service):
 
     def has_past(self, session: AgentSession) -> bool:
         """Whether the session's agent was at work before it: an earlier session was called, or a task was begun."""
-        agent_id, known = session.agent_id, self.workspace.sessions
-        earlier = [*known.open(agent_id), *known.closed(agent_id, limit=LOOKED_AT)]
+        earlier = self.workspace.sessions.all(session.agent_id, limit=LOOKED_AT)
         if any(other.called for other in earlier if other.id != session.id):
             return True
-        begun = (task.started_at for task in self.workspace.tasks.open(agent_id))
+        begun = (task.started_at for task in self.workspace.tasks.open(session.agent_id))
         return any(at is not None and at < session.created_at for at in begun)
 
     def _unanswered(self, agent_id: str) -> tuple[str, ...] | None:

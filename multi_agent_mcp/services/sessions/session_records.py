@@ -304,7 +304,7 @@ class HandOffs(Service):
             later: set[str | None] = set()
             for name, item in reversed(partition.home.entities()):
                 if item.task_id in later or (item.task_id is not None and self._is_over(item.task_id)):
-                    partition.put_away(name, item, self.workspace.files.move)
+                    partition.put_away(name, item)
                 later.add(item.task_id)
 
     def _add(self, agent_id: str, task_id: str | None, kind: str, content: str) -> Kept:
