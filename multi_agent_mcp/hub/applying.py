@@ -38,7 +38,7 @@ from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OVER, RELAY, WAS, Stored
 from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
 from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, make_way
-from multi_agent_mcp.store.codec import Unreadable, codec, parse
+from multi_agent_mcp.store.codec import Unreadable, parse
 from multi_agent_mcp.store.collection import Collection
 from multi_agent_mcp.store.inbox import Inbox, file_name
 from multi_agent_mcp.store.shared_collection import LINE
@@ -479,7 +479,8 @@ class Applying:
                 if not what.name.endswith(f"_{what.owner}"):
                     raise Unreadable("misplaced", name="id", value=what.name, owner=what.owner)
             if stored.data:
-                waits.replace(name, codec(waits.codec.entity_type).decode(stored.data))
+                waits.codec.decode(stored.data)  # else it is passed over
+                self.workspace.files.replace(waits.path / name, stored.data)
             else:
                 waits.remove(name, sync=True)
 

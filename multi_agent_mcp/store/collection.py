@@ -282,15 +282,15 @@ class Collection(Generic[E]):
             logger.warning("what is over in %s is not archived yet: %s", self.base / partition, refusal)
 
     def accept_copy(self, entity_id: str, data: bytes, partition: str, modified: int | None = None) -> None:
-        """Writes the state of an entity that only another machine, that of `partition`, changes. Raises `Unreadable`
-        if the entity belongs to another partition, or one that is here does."""
+        """Writes the state of an entity that only another machine, that of `partition`, changes, to the byte. Raises
+        `Unreadable` if the entity belongs to another partition, or one that is here does."""
         with self.files.locks.held(self._lock(entity_id)):
             entity = self._adopted(codec(self.layout.entity_type).decode(data, id=entity_id), entity_id)
             located = self.locate(entity_id)
             for known in (entity, *([located.entity] if located is not None else ())):
                 if self.layout.partition(known) != partition:
                     raise Unreadable("misplaced", name="id", value=entity_id, owner=partition)
-            self._put(located, entity, modified)
+            self._put(located, entity, modified, data)
 
     @contextmanager
     def accepting_together(self) -> Iterator[None]:
@@ -539,7 +539,7 @@ class Collection(Generic[E]):
         if directory is not partition.home and self._leaves(directory, partition, entity, changed, modified):
             self._bring_back(partition, directory, name)  # before its file says that it is open again
             directory = partition.home
-        if changed != entity:
+        if changed != entity or (data is not None and data != self.files.read(directory.path / name)):
             unchanged = signature if guarded else None
             content = self._content(changed) if data is None else data
             self.files.replace(directory.path / name, content, modified=modified, unchanged=unchanged)

@@ -124,6 +124,29 @@ def test_a_value_in_another_form_than_ours_is_no_edit_by_hand_for_a_relay_that_w
     assert "other_than_hub" not in [found.finding for found in desk.services.doctor(lambda _: None).examine()]
 
 
+OF_A_NEWER_VERSION = [
+    (LAPTOP, "executions/worker-a/exec_0123456789ab.md", b"agent_id: worker-a", b"task_id: tsk_0123456789ab"),
+    (LAPTOP, "sessions/worker-a/ses_0123456789ab.md", b"agent_id: worker-a", b"started_at: 2026-11-21T12:00:00Z"),
+    (DESK, "owner_wait/owner.md", b"admin_id: admin", b"since: 2026-11-21T12:00:00Z"),
+]
+
+
+@pytest.mark.parametrize(("home", "file", "one", "other"), OF_A_NEWER_VERSION)
+def test_what_the_home_of_an_agent_writes_is_elsewhere_to_the_byte_whatever_its_form(
+    two: Machines, home: str, file: str, one: bytes, other: bytes
+) -> None:
+    path, elsewhere = (two[name].path / file for name in (home, LAPTOP if home == DESK else DESK))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for lines in ((one, b"newer: {kept: yes}", other), (other, one, b"newer: {kept: yes}")):
+        path.write_bytes(b"---\n" + b"\n".join(lines) + b"\n---\n")
+        eventually(lambda: elsewhere.exists() and elsewhere.read_bytes() == path.read_bytes())
+    path.unlink()
+    if path.parent.name == "owner_wait":
+        eventually(lambda: not elsewhere.exists())
+    else:
+        elsewhere.unlink()  # what was pruned stays elsewhere
+
+
 @pytest.mark.parametrize("first", [DESK, LAPTOP])
 @pytest.mark.parametrize("apart_by", [timedelta(0), timedelta(seconds=7)], ids=["same-name", "other-name"])
 def test_a_notification_that_two_machines_have_made_apart(two: Machines, first: str, apart_by: timedelta) -> None:
