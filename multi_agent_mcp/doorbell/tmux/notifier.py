@@ -264,11 +264,15 @@ class TmuxNotifier(Channel):
         tag = _new_tag(screen)
         text = f"{line} #{tag}"
         condition = attempt.condition(*typing.same_screen(attempt.profile, screen, composer))
+        settled = self._pause(attempt.profile) + typing.SETTLE_SECONDS
+        held_until = (
+            time.monotonic() + settled
+        )  # not from when we hear of the paste: the host may have had it long before
         if (reason := typing.paste(attempt, condition, text, tag)) is not None:
             return Delivery("stored", reason)
         pause, typed = self._pause(attempt.profile), time.monotonic()
         time.sleep(max(0.0, pause - SNAPSHOT_SECONDS))
-        return typing.enter(attempt, text, typed + pause + typing.SETTLE_SECONDS, not_before=typed + pause)
+        return typing.enter(attempt, text, typed + settled, not_before=typed + pause, held_until=held_until)
 
     def _pause(self, profile: Profile) -> float:
         return self.submit_pause_seconds if profile.pause_seconds is None else profile.pause_seconds

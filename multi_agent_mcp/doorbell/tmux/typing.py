@@ -188,11 +188,13 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Echo:
-    """The last snapshot while waiting for our line, and why the key must not be pressed (None: it may)."""
+    """The last snapshot while waiting for our line, why the key must not be pressed (None: it may), and how many
+    seconds this look took."""
 
     reason: str | None
     snapshot: PaneSnapshot | None = None
     shown: Classification | None = None
+    took: float = 0.0
 
 
 # Why typing is two commands, each with all conditions of its own.
@@ -208,9 +210,11 @@ class Echo:
 # draws that very moment. For that, hosts delay their dialogs after input, and those that do not are typed into only
 # when idle (`SETTLE_SECONDS`). What is left is a line in a composer, unsubmitted: visible, harmless, and entered by
 # the next ring (`finish`).
-def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) -> Delivery:
+def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0, held_until: float = 0.0) -> Delivery:
     """Presses the submit key once if the composer contains the text, and only it, before `until` (`time.monotonic`);
-    then verifies that the text has left it. `rung` means that the line is left there, or not shown yet."""
+    then verifies that the text has left it. `rung` means that the line is left there, or not shown yet. A host at work
+    gets the key only if it is there before `held_until`, by what the look before has taken: later its dialogs are not
+    delayed any more."""
     tag = tag_of(text) or ""
     while True:
         echo = _await_echo(attempt, text, until)
@@ -220,6 +224,9 @@ def enter(attempt: Attempt, text: str, until: float, not_before: float = 0.0) ->
         keys = attempt.marker.keys if attempt.marker is not None and attempt.marker.tag == tag else 0
         key = _key(attempt.profile, echo.shown, echo.snapshot, keys)
         time.sleep(max(0.0, not_before - time.monotonic()))
+        works = is_busy(attempt.profile, echo.snapshot.screen, echo.shown.composed)
+        if works and time.monotonic() + echo.took >= held_until:
+            return _left(attempt, BUSY, echoed=True)
         if (reason := press(attempt, condition, key, tag, keys + 1)) is None:
             break
         if reason != CHANGED or time.monotonic() >= until:
@@ -293,6 +300,7 @@ def left_cursor_row(attempt: Attempt, line: str) -> bool:
 def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
     """Waits until the composer contains the text and nothing else, or `until`."""
     while True:
+        began = time.monotonic()
         now = take_snapshot(attempt.pane)
         if isinstance(now, str):
             return Echo(now)
@@ -302,7 +310,8 @@ def _await_echo(attempt: Attempt, text: str, until: float) -> Echo:
         if now.last_key > attempt.snapshot.last_key:
             return Echo("human_typing", now, shown)
         if shown.state == OURS and squeezed(shown.composed.typed) == squeezed(text):
-            return Echo(_keyless(attempt.profile, shown, now) or program_changed(attempt), now, shown)
+            reason = _keyless(attempt.profile, shown, now) or program_changed(attempt)
+            return Echo(reason, now, shown, time.monotonic() - began)
         if time.monotonic() >= until:
             return Echo(NOT_ECHOED if shown.state in (*TYPEABLE, UNKNOWN) else shown.state, now, shown)
         time.sleep(POLL_SECONDS)

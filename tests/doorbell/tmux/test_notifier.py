@@ -25,11 +25,12 @@ from multi_agent_mcp.domain.message import Message
 from multi_agent_mcp.doorbell.channels import ChannelChain, StatusLine
 from multi_agent_mcp.doorbell.ringing import Doorbell
 from multi_agent_mcp.doorbell.thread import DoorbellThread
+from multi_agent_mcp.doorbell.tmux import typing
 from multi_agent_mcp.doorbell.tmux.client import Answer, Server, pane_place
 from multi_agent_mcp.doorbell.tmux.learning import UnknownProgram
 from multi_agent_mcp.doorbell.tmux.notifier import RemotePanes, TmuxNotifier
 from multi_agent_mcp.doorbell.tmux.profiles import Profiles, load_profiles
-from multi_agent_mcp.doorbell.tmux.screens import Screen, classify
+from multi_agent_mcp.doorbell.tmux.screens import OURS, Screen, classify
 from multi_agent_mcp.doorbell.tmux.snapshot import take_snapshot
 from multi_agent_mcp.doorbell.tmux.team_panes import TeamPanes
 from multi_agent_mcp.doorbell.tmux.typing import SETTLE_SECONDS
@@ -148,6 +149,20 @@ def test_a_host_that_holds_no_dialog_back_gets_nothing_while_it_works(stage: Sta
     comes_to(stage, seat, "idle")
     assert len(submitted(Log(seat.log).read())) == entered
     assert ringing.ring(agent(stage, seat), LINE).state == "submitted"
+
+
+def test_a_host_at_work_gets_no_key_that_comes_when_its_dialogs_are_not_held_back_any_more(
+    stage: Stage, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typing, "SETTLE_SECONDS", 0.0)  # every look takes longer
+    end = time.monotonic() + 20
+    while (outcome := notifier().ring(agent(stage, seat), LINE)).reason != "busy":
+        assert time.monotonic() < end, outcome  # each line that is entered lets it work for up to 0.8 s
+    assert (outcome.state, outcome.left) == ("rung", True)
+    entered = len(submitted(Log(seat.log).read()))
+    comes_to(stage, seat, OURS)
+    wait_until(lambda: notifier().ring(agent(stage, seat), LINE).state == "submitted", "it is entered at rest")
+    assert len(submitted(Log(seat.log).read())) == entered + 1
 
 
 def test_a_draft_is_left_as_it_is(stage: Stage, seat: Seat) -> None:
