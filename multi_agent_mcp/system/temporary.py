@@ -1,4 +1,4 @@
-"""What a worktree has beside the files of its commit: the temporary worktrees of checks, and the untracked files of the
+"""What a worktree has beside the files of its commit: the temporary worktrees of checks, and the ignored files of the
 project that each worktree gets copies of."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from multi_agent_mcp.system.work_state import true_kinds
 from multi_agent_mcp.system.working_tree import aside_of, files_of, remove_aside, set_aside
 
 INCLUDED = ".worktreeinclude"
-"""Names untracked files of the project, as in .gitignore, that a new worktree gets copies of (`.env`)."""
+"""Names files of the project that git ignores, as in .gitignore, that a new worktree gets copies of (`.env`)."""
 
 
 def temporary_of(tree: Path, agent_id: str) -> Path:
@@ -58,14 +58,14 @@ def clear_temporary(tree: Path, path: Path) -> None:
 
 
 def copy_included(project: Path, target: Path, *, but: Path) -> None:
-    """Copies the untracked files of the project that its `.worktreeinclude` names to another working tree, except where
-    something is already, and what is below `but`. The patterns are matched by us: git takes minutes for some. Raises
-    `GitFailed`, `StorageError`."""
+    """Copies the files of the project that git ignores and its `.worktreeinclude` names to another working tree, except
+    where something is already, and what is below `but`. One that is not ignored would be uncommitted work there. The
+    patterns are matched by us: git takes minutes for some. Raises `GitFailed`, `StorageError`."""
     place = project / INCLUDED
     text = (read_external(place) or b"").decode(errors="surrogateescape") if place.is_file() else ""
     if not (patterns := patterns_of(text)):
         return
-    listed = git(project, "ls-files", "--others", "-z").split("\0")
+    listed = git(project, "ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
     for name in filter(matcher(patterns), filter(None, listed)):
         found, copy = project / name, target / name
         if found.is_symlink() or not found.is_file() or copy.exists() or found.is_relative_to(but):
