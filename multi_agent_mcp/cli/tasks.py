@@ -497,12 +497,20 @@ def _answer_sent(context: SessionContext, agent_id: str, notice: Notification) -
 
 
 def _ring_of(context: SessionContext, notice: Notification) -> Delivery:
-    """Whether the agent was rung about a notification that was just written; its own server does so in a moment."""
+    """Whether the agent was rung about a notification that was just written; its own server, or its machine, does so in
+    a moment."""
     (known,) = context.services.tracking.progress([notice])
     state, reason = known["state"], known.get("reason")
     if state == "stored" and reason is None and context.services.sessions.served_purposes(notice.target_agent_id):
         reason = "recipient_server_rings"
+    elif state == "stored" and reason is None and _is_elsewhere(context, notice.target_agent_id):
+        reason = "other_machine" if _away_home(context, notice.target_agent_id) is None else "machine_away"
     return Delivery(state, reason)
+
+
+def _is_elsewhere(context: SessionContext, agent_id: str) -> bool:
+    agents = context.services.agents
+    return agents.elsewhere(agents.get(agent_id)) is not None
 
 
 def _away_home(context: SessionContext, agent_id: str | None) -> str | None:

@@ -6,10 +6,12 @@ import re
 import string
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from multi_agent_mcp import texts
+from multi_agent_mcp.domain.delivery import DeliveryState
 from multi_agent_mcp.domain.task import TASK_STATUSES
 from multi_agent_mcp.doorbell.tmux.profiles import load_profiles
 from multi_agent_mcp.doorbell.tmux.screens import BUSY, DIALOG, DRAFT, IDLE, OURS, UNKNOWN
@@ -60,6 +62,12 @@ def test_every_code_that_doctor_and_attention_show_has_words(language: str) -> N
     }
     known = catalogue(language) | catalogue(language, PEOPLE)
     assert {f"{kind}.{code}" for kind in codes for code in codes[kind]} - known.keys() == set()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_whoever_sends_is_told_of_each_state_also_without_a_reason(language: str) -> None:
+    known = catalogue(language, PEOPLE)
+    assert {f"sent.{state}" for state in get_args(DeliveryState)} - known.keys() == set()
 
 
 @pytest.mark.parametrize("key", SEEDS)
