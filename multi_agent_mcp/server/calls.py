@@ -530,8 +530,8 @@ class Middleware:
 
     def _run(self, call: Call, tool: Tool, arguments: Mapping[str, Any]) -> Answer:
         given = dict(arguments)
-        if (token := given.pop("session_token", None)) is not None:
-            call.session.require_token(token)
+        if "session_token" in given:
+            call.session.require_token(given.pop("session_token"))
         tool.require_allowed(call.me.role, call.purpose)
         if call.me.role == "owner":
             self.services.owner_waits.require_allowed(call.me, tool.name)

@@ -71,11 +71,10 @@ def test_null_is_an_argument_left_out_unless_it_means_something(tool: Tool) -> N
                 tool.parse(needed | {name: None})
 
 
-def test_null_is_left_out_within_a_task_of_a_batch_and_as_the_token(agent_team: MakeTeam) -> None:
+def test_null_is_left_out_within_a_task_of_a_batch(agent_team: MakeTeam) -> None:
     admin = agent_team()["admin"]
     task = {"title": "t", "description": None, "priority": None, "assignee_id": None, "dependencies": None}
-    given: dict[str, Any] = {"tasks": [task], "session_token": None}
-    made = admin.create_tasks_batch(**given)
+    made = admin.create_tasks_batch(tasks=[task])
     assert made["tasks"][0]["priority"] == "medium"
     wrong: Any
     for wrong in ([None], [{"title": None}], [{"title": "t", "misspelt": None}]):
