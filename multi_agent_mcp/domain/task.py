@@ -269,6 +269,12 @@ class Task(Identified):
         if self.final:
             raise InvalidStatusTransition("task_is_final", task_id=self.id, status=self.status)
 
+    def require_way_to(self, status: str) -> None:
+        """Raises `InvalidStatusTransition` if the table has no transition to this status."""
+        if status not in TRANSITIONS.get(self.status, ()):
+            allowed = ", ".join(TRANSITIONS.get(self.status, ())) or "-"
+            raise InvalidStatusTransition(task_id=self.id, current=self.status, new=status, allowed=allowed)
+
     def move_to(self, status: str, change: Change, **noted: Any) -> Task:
         """The task after a transition of the table, with what is `noted` in its line of the history; a rejected request
         cannot move to `todo`. The further requirements
@@ -276,9 +282,7 @@ class Task(Identified):
         task with conditions unless the change carries their proof: this is the only way to `done`."""
         if status == "todo" and self.approval_status == "rejected":
             raise InvalidStatusTransition("request_rejected", task_id=self.id)
-        if status not in TRANSITIONS.get(self.status, ()):
-            allowed = ", ".join(TRANSITIONS.get(self.status, ())) or "-"
-            raise InvalidStatusTransition(task_id=self.id, current=self.status, new=status, allowed=allowed)
+        self.require_way_to(status)
         if change.proof is None and (unproven := self._conditions_of(status)):
             raise NotProven(task_id=self.id, conditions=", ".join(unproven))
         moved = replace(

@@ -133,6 +133,8 @@ def when(context: SessionContext, target: str, state: str, command: tuple[str, .
 
     Example: `multi-agent-mcp when worker-a available`
     """
+    if target not in context.services.agents.known():
+        target = context.services.lookup.full_id(target, "tsk")
     reached = context.services.watches.await_state(target, state, read_environment().agent, print_error)
     if reached == state and command:
         try:

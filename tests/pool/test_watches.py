@@ -176,7 +176,7 @@ def test_a_command_of_an_agent_that_waits_is_seen_in_circles_as_long_as_it_lives
 
 def test_a_merge_that_will_not_be_is_not_waited_for(pooled: Services, seat: SeatOf, admin: Agent) -> None:
     task_id = begun(pooled, seat, admin, "worker-a")
-    said = CliRunner().invoke(app, ["when", task_id, "merged", "--root", str(pooled.root)])
+    said = CliRunner().invoke(app, ["when", task_id[:10], "merged", "--root", str(pooled.root)])
     assert (said.exit_code, task_id in said.output) == (1, True)
     assert seat("admin").call("notify_when", target=task_id, state="merged")["error"] == "invalid_arguments"
     seat("worker-a").call("report_completed", result="success")
