@@ -20,7 +20,7 @@ from benchmarks.table import Finding
 from benchmarks.timing import ms, processor_seconds
 from multi_agent_mcp.hub import subjects
 from multi_agent_mcp.hub.administration import connected_once
-from multi_agent_mcp.hub.server import BUFFERED_MAX, Server, find_program
+from multi_agent_mcp.hub.server import BUFFERED_MAX, HubServer, find_program
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import MACHINE, OP, TIME
 from tests.hub.support import DESK, LAPTOP, Machine, eventually, machines
@@ -70,7 +70,7 @@ def bring(desk: Machine) -> int:
     return last
 
 
-async def _bring(server: Server, desk: Machine) -> int:
+async def _bring(server: HubServer, desk: Machine) -> int:
     client = await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
     values, last = _values(server, desk), 0
     while some := list(islice(values, IN_FLIGHT)):
@@ -87,7 +87,7 @@ async def _put(client: Client, subject: str, data: bytes) -> int:
     return int(answer["seq"])
 
 
-def _values(server: Server, desk: Machine) -> Iterator[tuple[str, bytes]]:
+def _values(server: HubServer, desk: Machine) -> Iterator[tuple[str, bytes]]:
     names = server.names
     for kind, mark, directory in (
         (subjects.MESSAGE, subjects.READ, "ipc"),

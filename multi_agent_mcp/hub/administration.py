@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from multi_agent_mcp.errors import HubUnreachable
-from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.server import HubServer
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import BEAT_BYTES, is_acceptable
 from multi_agent_mcp.hub.stream import (
@@ -83,7 +83,7 @@ async def make_streams(client: Client, names: Names, identity: str, *, first: in
     await _create(client, names.beat_stream, {**common, **beats})
 
 
-async def take_new_kinds(server: Server) -> None:
+async def take_new_kinds(server: HubServer) -> None:
     """Lets the streams of a hub that an earlier version has made take the kinds that were added since. Raises
     `HubUnreachable`."""
     client, names = await connected_as_administrator(server), server.names
@@ -100,7 +100,7 @@ async def take_new_kinds(server: Server) -> None:
         await client.close()
 
 
-async def connected_as_administrator(server: Server) -> Client:
+async def connected_as_administrator(server: HubServer) -> Client:
     """Returns a connection with the rights to make streams. Raises `HubUnreachable`."""
     return await connected_once([server.local_url], server.admin_seed, server.certificate, "admin")
 
@@ -182,7 +182,9 @@ PER_VALUE_BYTES = 300
 """What the hub keeps besides a value: its subject and headers."""
 
 
-async def reseed(server: Server, workspace: Workspace, machine: str, position: int, identity: str, without: str) -> int:
+async def reseed(
+    server: HubServer, workspace: Workspace, machine: str, position: int, identity: str, without: str
+) -> int:
     """Replaces the hub's streams by new ones with the shared values of the files here; returns how many were left out.
     What the machine `without` has written last is left out, with it what it has written first; what another one had
     written before is put back. Its files here are in the quarantine then. Raises `HubUnreachable`, and before anything
@@ -247,7 +249,7 @@ async def _all_of(client: Client, stream: str) -> AsyncIterator[Stored]:
         sequence = batch[-1].sequence
 
 
-async def shares_of(server: Server) -> dict[str, int]:
+async def shares_of(server: HubServer) -> dict[str, int]:
     """Returns how many bytes each machine has written of what all share; a short value counts as its part of as many
     values as a stream holds. The hub says their sizes: the values themselves, up to `VALUE_BYTES`, would keep the relay
     that asks from its work. Raises `HubUnreachable`."""
@@ -270,7 +272,7 @@ async def shares_of(server: Server) -> dict[str, int]:
         await client.close()
 
 
-async def make_room(server: Server, beside: int) -> None:
+async def make_room(server: HubServer, beside: int) -> None:
     """Lets what all share hold as much as ever beside so many bytes (`shares_of`). Raises `HubUnreachable`."""
     client, stream = await connected_as_administrator(server), server.names.stream
     try:

@@ -27,7 +27,7 @@ from multi_agent_mcp.domain.entity import differing_in_case, is_name
 from multi_agent_mcp.domain.times import format_time, is_recent, now, parse_time
 from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArguments, InvalidId, Refusal, StorageError
 from multi_agent_mcp.hub.administration import PART_BYTES, connected_once, make_room, shares_of, take_new_kinds
-from multi_agent_mcp.hub.server import Server, is_user_key, new_seed, public_of
+from multi_agent_mcp.hub.server import HubServer, is_user_key, new_seed, public_of
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import LANES, SLOTS, Names, lane_for, slot_of
 
@@ -82,7 +82,7 @@ def _check(data: str) -> str:
     return hashlib.sha256(data.encode(errors="replace")).hexdigest()[:8]
 
 
-def new_token(server: Server, session: str, *, replaces: str | None = None) -> Token:
+def new_token(server: HubServer, session: str, *, replaces: str | None = None) -> Token:
     """Returns a new token, registered with the server; `replaces` names a machine whose files are lost, which it may
     replace. Raises `InvalidArguments` for an unknown one."""
     seed = new_seed()
@@ -164,7 +164,7 @@ async def _answer_of_one_connection(token: Token, question: bytes, deadline: flo
 class Reception:
     """Lets machines in, on the machine where the hub runs."""
 
-    server: Server
+    server: HubServer
     settings: Callable[[], bytes]
     client: Client | None = None
     _forgetting: set[asyncio.Task[None]] = field(default_factory=set)
@@ -255,7 +255,7 @@ def with_lane(users: Mapping[str, Any], machine: str) -> dict[str, Any]:
     return {**users, "lanes": {**lanes, machine: lanes.get(machine) or lane_for(machine, taken)}}
 
 
-def let_go(server: Server, machine: str) -> None:
+def let_go(server: HubServer, machine: str) -> None:
     """Revokes a machine's access to the hub. Raises `InvalidArguments`."""
     with server.share.files.locks.held(LOCK):
         users = server.users()
@@ -265,7 +265,7 @@ def let_go(server: Server, machine: str) -> None:
         server.let({**users, "machines": machines})
 
 
-async def keep_room(server: Server, here: str, part: int = PART_BYTES) -> dict[str, int]:
+async def keep_room(server: HubServer, here: str, part: int = PART_BYTES) -> dict[str, int]:
     """Lets the machines that have written more than a `part` of what all share, other than this one, write no more of
     it, and makes room for what the others write; returns what each has written. Until the hub is made again
     (`Sharing.reseed`). Raises `HubUnreachable`."""
@@ -275,7 +275,7 @@ async def keep_room(server: Server, here: str, part: int = PART_BYTES) -> dict[s
     return by
 
 
-def _note_full(server: Server, full: set[str]) -> set[str]:
+def _note_full(server: HubServer, full: set[str]) -> set[str]:
     with server.share.files.locks.held(LOCK):
         users = server.users()
         known = users.get("full", {})

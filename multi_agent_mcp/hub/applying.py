@@ -36,7 +36,7 @@ from multi_agent_mcp.hub.logs import LogParts
 from multi_agent_mcp.hub.share_directory import accept_settings
 from multi_agent_mcp.hub.sizes import is_acceptable
 from multi_agent_mcp.hub.stream import EDITED, MACHINE, OVER, RELAY, WAS, Stored
-from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Kind, Names, Own, Rule
+from multi_agent_mcp.hub.subjects import BY_NAME, KINDS, WITHOUT_FILES, Names, Own, Rule, TravellingKind
 from multi_agent_mcp.hub.written_by_people import decoded, is_by_hand, make_way
 from multi_agent_mcp.store.codec import Unreadable, parse
 from multi_agent_mcp.store.collection import Collection
@@ -302,7 +302,7 @@ class Applying:
                 return [lambda: self.consequences.edited(what.owner)]
         return []
 
-    def _known(self, kind: str, *rules: Rule) -> Kind:
+    def _known(self, kind: str, *rules: Rule) -> TravellingKind:
         """Returns what travels by one of these rules. Raises `InvalidArguments` for any other kind."""
         found = BY_NAME.get(kind)
         if found is None or found.rule not in rules:

@@ -71,7 +71,7 @@ class Late:
     task: asyncio.Task[None] | None = None
 
 
-class Following:
+class StreamFollower:
     """Applies the hub's values, in the relay's event loop; files are written in one thread, agents rung in another.
     `on_news` is called on every change to be reported to others. `replaced`: the hub is older than it was before."""
 

@@ -25,7 +25,7 @@ from multi_agent_mcp.hub.applying import HAND_OFF, mark_in
 from multi_agent_mcp.hub.share_directory import shared_settings
 from multi_agent_mcp.hub.sizes import EDITS_BYTES
 from multi_agent_mcp.hub.stream import OFFSET, OVER, TIME, Hub, Stored
-from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, MAIL, Kind, Names, Rule
+from multi_agent_mcp.hub.subjects import BY_DIRECTORY, BY_NAME, MAIL, Names, Rule, TravellingKind
 from multi_agent_mcp.hub.written_by_people import as_on_hub, decoded, is_by_hand, name_of_its_own, says
 from multi_agent_mcp.store.authority import TOO_LARGE, Superseded, digest8
 from multi_agent_mcp.store.codec import parse
@@ -338,7 +338,7 @@ class Publishing:
             except Superseded:
                 self.workspace.conflicts.keep("session.json", data)
 
-    def _push(self, kind: Kind, path: Path) -> None:
+    def _push(self, kind: TravellingKind, path: Path) -> None:
         """Pushes a shared file that was made or edited by a person. Runs in a thread, as it takes the entity's lock."""
         collection, own_directory = kind.collection(self.workspace), kind.collection(self.workspace).layout.file_name
         if own_directory not in (None, path.name):

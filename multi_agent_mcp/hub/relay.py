@@ -27,12 +27,12 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, Refusal, Stora
 from multi_agent_mcp.hub.admission import Reception, keep_room
 from multi_agent_mcp.hub.applying import Applying, Consequences
 from multi_agent_mcp.hub.disk import Disk
-from multi_agent_mcp.hub.following import Following
+from multi_agent_mcp.hub.following import StreamFollower
 from multi_agent_mcp.hub.heartbeats import ASKING_MAX, BEAT_SECONDS, DISK, DOUBLE, LOGS, TROUBLES, Beat, Heartbeats
 from multi_agent_mcp.hub.noticing import Noticing
 from multi_agent_mcp.hub.progress import Progress
 from multi_agent_mcp.hub.publishing import Publishing
-from multi_agent_mcp.hub.server import Server
+from multi_agent_mcp.hub.server import HubServer
 from multi_agent_mcp.hub.share_directory import HUB_SLOW, Membership, RelayClient, Share, shared_settings, socket_path
 from multi_agent_mcp.hub.stream import EDITED, FAILED, TIME, WAS, Hub
 from multi_agent_mcp.hub.subjects import MESSAGE
@@ -88,7 +88,7 @@ class Relay:
         authority.relay = self
         self.names = membership.names
         self.machine = membership.machine
-        self.server = Server(share, self.names) if membership.serves else None
+        self.server = HubServer(share, self.names) if membership.serves else None
         self.hub = Hub(self.names, self.machine, self._connection_changed)
         self.disk = Disk()
         self.progress = Progress(share.record("position"), self.names.stream)
@@ -107,7 +107,7 @@ class Relay:
         is_whole = partial(lambda: not self.progress.is_restoring(own))
         self.noticing = Noticing(workspace.path, self.hub, self.publishing, is_whole)
         self.applying = applying
-        self.following = Following(self.hub, applying, self.noticing, self.progress, self.disk, self._note_news)
+        self.following = StreamFollower(self.hub, applying, self.noticing, self.progress, self.disk, self._note_news)
         self.heartbeats = Heartbeats(self.hub, self._beat, self._heard, self._note_news)
         self._asking: tuple[Asked, ...] = ()
         self._hub_trouble: Mapping[str, Any] | None = None
@@ -259,7 +259,7 @@ class Relay:
                 self._filled = {"percent": state.filled, "by": by, "full": full} if is_filled else None
                 self._note_news()
 
-    async def _look_for_trouble(self, server: Server, *, is_started: bool, is_reached: bool) -> None:
+    async def _look_for_trouble(self, server: HubServer, *, is_started: bool, is_reached: bool) -> None:
         """Notes why the hub on this machine does not run. One that was not just started may have been killed; one that
         has a process may be about to end again for the same reason, until it is reached."""
         with self.disk.tried("hub"):
@@ -271,7 +271,7 @@ class Relay:
                 self._hub_trouble = found
                 self._note_news()
 
-    async def _has_ended(self, server: Server) -> bool:
+    async def _has_ended(self, server: HubServer) -> bool:
         """Stops the hub if it stores nothing although its disk has room; returns whether it did."""
         if not await asyncio.to_thread(server.has_given_up):
             return False

@@ -141,7 +141,7 @@ REFUSED_BY_DISK = (b"critical write error", b"no space left on device")
 
 
 @dataclass(frozen=True)
-class Server:
+class HubServer:
     """The hub of one session, with its files in `.share/hub/`."""
 
     share: Share
@@ -421,7 +421,7 @@ class Server:
         self.share.files.replace(self.path / f"{name}.json", json.dumps(value, indent=1).encode())
 
 
-def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[str, Mapping[str, Any]]) -> str:
+def configuration(server: HubServer, settings: Mapping[str, Any], users: Mapping[str, Mapping[str, Any]]) -> str:
     """Returns the server's configuration file (https://docs.nats.io/running-a-nats-service/configuration). All values
     are JSON strings and numbers, which its format accepts."""
     path = server.path
@@ -440,7 +440,7 @@ def configuration(server: Server, settings: Mapping[str, Any], users: Mapping[st
     return "\n".join(lines) + "\n"
 
 
-def accounts(server: Server, users: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def accounts(server: HubServer, users: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Returns the accounts: the hub's with its streams, and one for each machine and unused token."""
     names = server.names
     reception = {"nkey": public_of(server.reception_seed), "permissions": names.reception_permissions}

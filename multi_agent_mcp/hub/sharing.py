@@ -22,7 +22,7 @@ from multi_agent_mcp.domain.times import format_time, now
 from multi_agent_mcp.errors import AlreadyExists, HubReplaced, HubUnreachable, InvalidArguments, InvalidId, Refusal
 from multi_agent_mcp.hub.administration import connected_once, make_streams, newest_revision, reseed
 from multi_agent_mcp.hub.admission import LOCK, Token, ask_to_join, let_go, new_token, with_lane
-from multi_agent_mcp.hub.server import Server, new_seed, public_of
+from multi_agent_mcp.hub.server import HubServer, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import HANGS, Membership, RelayClient, Share, valid_settings
 from multi_agent_mcp.hub.stream import is_key_refused
 from multi_agent_mcp.hub.subjects import LANES, Names, lane_for, require_protected
@@ -58,10 +58,10 @@ class Sharing:
         return found
 
     @property
-    def server(self) -> Server | None:
+    def server(self) -> HubServer | None:
         """The hub, if it runs on this machine."""
         membership = self.share.membership()
-        return Server(self.share, membership.names) if membership is not None and membership.serves else None
+        return HubServer(self.share, membership.names) if membership is not None and membership.serves else None
 
     def is_as(self, name: str | None, listen: str | None, hub: str | None) -> bool:
         """Whether the session is shared like this already, so that the command may be run again as it was at first.
@@ -73,7 +73,7 @@ class Sharing:
     def begin(self, machine: str, listen: str) -> None:
         """Shares the session with an embedded hub on this machine. Raises `InvalidArguments` and `HubUnreachable`."""
         uuid, seed = secrets.token_hex(16), new_seed()
-        server = Server(self.share, Names(uuid))
+        server = HubServer(self.share, Names(uuid))
         server.make(listen)
         users = with_lane({"machines": {machine: public_of(seed)}, "tokens": {}}, machine)
         server.let(users)
@@ -318,7 +318,7 @@ class Sharing:
                 self.start_relay()
             raise
 
-    def _reseed(self, server: Server, without: str) -> int:
+    def _reseed(self, server: HubServer, without: str) -> int:
         membership = self.membership
         server.start()
         with self.share.files.locks.held(LOCK):

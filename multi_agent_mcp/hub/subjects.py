@@ -100,7 +100,7 @@ class Rule(Enum):
     their bytes travel."""
 
 
-class Kind(NamedTuple):
+class TravellingKind(NamedTuple):
     """`name` is the prefix of their ids and their kind in subjects, `directory` where their files are."""
 
     name: str
@@ -113,7 +113,7 @@ class Kind(NamedTuple):
 
 
 KINDS = tuple(
-    Kind(kind.prefix, kind.directory, Rule(kind.travels), kind)
+    TravellingKind(kind.prefix, kind.directory, Rule(kind.travels), kind)
     for feature in OURS
     for kind in feature.kinds
     if kind.travels
@@ -123,8 +123,8 @@ KINDS = tuple(
 WITHOUT_FILES = tuple(kind.claims for feature in OURS for kind in feature.kinds if kind.claims)
 """The kinds of shared values that only order changes: no machine has a file of them."""
 
-BY_NAME: Mapping[str, Kind] = {kind.name: kind for kind in KINDS}
-BY_DIRECTORY: Mapping[str, Kind] = {kind.directory: kind for kind in KINDS}
+BY_NAME: Mapping[str, TravellingKind] = {kind.name: kind for kind in KINDS}
+BY_DIRECTORY: Mapping[str, TravellingKind] = {kind.directory: kind for kind in KINDS}
 
 
 def directories(*rules: Rule) -> frozenset[str]:

@@ -15,7 +15,7 @@ from multi_agent_mcp.domain.entity import SessionName
 from multi_agent_mcp.errors import HubUnreachable
 from multi_agent_mcp.hub.applying import Applying
 from multi_agent_mcp.hub.disk import Disk
-from multi_agent_mcp.hub.following import Following
+from multi_agent_mcp.hub.following import StreamFollower
 from multi_agent_mcp.hub.stream import AFTER, OFFSET, Hub, Stored, StreamState
 from multi_agent_mcp.hub.subjects import LOG, READ, Names
 from multi_agent_mcp.store.workspace import Workspace
@@ -35,7 +35,7 @@ class RestartedHub:
     silent: frozenset[str] = frozenset()
 
     def __init__(self, *, in_question: int) -> None:
-        self.following: Following | None = None
+        self.following: StreamFollower | None = None
         self.recognised = False
         self.shared_until = 0
         self._remaining = in_question
@@ -48,7 +48,7 @@ class RestartedHub:
         return {SHARED: StreamState("one", LAST)}
 
 
-def _following(hub: RestartedHub) -> Following:
+def _following(hub: RestartedHub) -> StreamFollower:
     async def nothing(*_: object) -> None: ...
 
     async def recognises(*_: object) -> bool:
@@ -65,7 +65,7 @@ def _following(hub: RestartedHub) -> Following:
     )
     noticing = SimpleNamespace(publishing=SimpleNamespace(keep_newest=lambda: None), look_at_files=nothing)
     applying = SimpleNamespace(at_home=list)
-    return Following(
+    return StreamFollower(
         cast("Any", hub), cast("Any", applying), cast("Any", noticing), cast("Any", progress), Disk(), lambda: None
     )
 

@@ -32,7 +32,7 @@ from multi_agent_mcp.hub import administration, admission, logs, restoring, shar
 from multi_agent_mcp.hub.administration import connected_once
 from multi_agent_mcp.hub.admission import Token, with_lane
 from multi_agent_mcp.hub.applying import Applying
-from multi_agent_mcp.hub.server import Server, accounts, configuration, new_seed, public_of
+from multi_agent_mcp.hub.server import HubServer, accounts, configuration, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import join
 from multi_agent_mcp.hub.stream import Hub, Stored
@@ -901,7 +901,7 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 def test_off_loopback_the_hub_speaks_tls_and_only_its_own_certificate_is_believed(two: Machines) -> None:
     names = Names("0" * 32)
     (two.base / "tls").mkdir()
-    server = Server(Share(Files(two.base / "tls")), names)
+    server = HubServer(Share(Files(two.base / "tls")), names)
     server.make(f"0.0.0.0:{free_port()}")
     server.let({"machines": {}, "tokens": {}})
     server.start()

@@ -27,7 +27,7 @@ from multi_agent_mcp.errors import AlreadyExists, HubUnreachable, InvalidArgumen
 from multi_agent_mcp.hub import administration
 from multi_agent_mcp.hub.administration import connected_as_administrator, connected_once, shares_of
 from multi_agent_mcp.hub.admission import Token, ask_to_join, keep_room
-from multi_agent_mcp.hub.server import Server, new_seed, public_of
+from multi_agent_mcp.hub.server import HubServer, new_seed, public_of
 from multi_agent_mcp.hub.share_directory import Share
 from multi_agent_mcp.hub.sharing import Sharing, join
 from multi_agent_mcp.services.doctor.doctor import _filled
@@ -561,7 +561,7 @@ def test_a_machine_that_has_filled_its_part_of_what_all_share_stops_only_itself(
         assert laptop.services.workspace.tasks.get(theirs).title == "laptop's"
 
 
-async def limit_of_what_all_share(server: Server) -> int:
+async def limit_of_what_all_share(server: HubServer) -> int:
     client = await connected_as_administrator(server)
     answer = await client.request(f"$JS.API.STREAM.INFO.{server.names.stream}", b"", 10)
     await client.close()
