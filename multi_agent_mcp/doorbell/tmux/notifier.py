@@ -265,9 +265,7 @@ class TmuxNotifier(Channel):
         text = f"{line} #{tag}"
         condition = attempt.condition(*typing.same_screen(attempt.profile, screen, composer))
         settled = self._pause(attempt.profile) + typing.SETTLE_SECONDS
-        held_until = (
-            time.monotonic() + settled
-        )  # not from when we hear of the paste: the host may have had it long before
+        held_until = time.monotonic() + settled  # from before the paste: we may hear of it long after the host
         if (reason := typing.paste(attempt, condition, text, tag)) is not None:
             return Delivery("stored", reason)
         pause, typed = self._pause(attempt.profile), time.monotonic()
