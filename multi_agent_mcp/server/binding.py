@@ -112,6 +112,7 @@ class Binding:
         self._directory = directory or working_directory()
         self._rings = rings
         self._disown = disown or _end_process
+        self._is_hosted = disown is None
         self._mutex = services.sessions.binding_mutex
 
     def bind_process(self, agent_id: str, passkey: str | None) -> None:
@@ -322,7 +323,7 @@ class Binding:
         return session
 
     def _open(self, agent_id: str, purpose: str | None) -> LiveSession:
-        self.session = self.services.sessions.open(agent_id, purpose)
+        self.session = self.services.sessions.open(agent_id, purpose, hosted=self._is_hosted)
         if self.session.record.task_id is not None:
             self.services.executions.begin(self.session.record, self.session.record.task_id)
         return self.session

@@ -11,8 +11,11 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from click.testing import CliRunner
 
+from multi_agent_mcp.cli.main import app
 from multi_agent_mcp.domain.message import Message
+from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.codec import codec
@@ -179,3 +182,10 @@ async def test_a_program_that_serves_several_agents_is_a_persons_and_decides(tea
             assert team.ask("agent", "add", "worker-z", "--parent", "admin")["agent_id"] == "worker-z"
             acting = team.run("agent", "add", "worker-y", "--json", env={"MULTI_AGENT_MCP_AGENT": "worker-a"})
             assert (acting.code, acting.json["error"]) == (1, "unauthorized")
+
+
+def test_a_program_that_uses_team_is_a_persons_and_so_is_the_terminal_it_was_started_from(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    team["worker-a"].get_my_tasks()
+    done = CliRunner().invoke(app, ["agent", "add", "worker-z", "--root", str(team.path.parent)])
+    assert done.exit_code == 0, done.output

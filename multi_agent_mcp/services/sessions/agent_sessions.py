@@ -57,13 +57,14 @@ class Sessions(Service):
         )
         """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
 
-    def open(self, agent_id: str, purpose: str | None = None) -> LiveSession:
-        """Opens a session for this process. The default purpose depends on the work that waits for the agent."""
+    def open(self, agent_id: str, purpose: str | None = None, *, hosted: bool = True) -> LiveSession:
+        """Opens a session for this process, which unless `hosted` is nobody's host: a program that uses `Team`. The
+        default purpose depends on the work that waits for the agent."""
         live = self.live(agent_id)
         now = self.clock()
         chosen = purpose or self._choose_purpose(agent_id, live)
         task = self._task_in_progress(agent_id, live) if chosen == "task" else None
-        token, host = secrets.token_urlsafe(24), host_of(os.getpid())
+        token, host = secrets.token_urlsafe(24), host_of(os.getpid()) if hosted else 0
         session = AgentSession(
             id=new_id("ses"),
             agent_id=agent_id,
@@ -76,7 +77,7 @@ class Sessions(Service):
             machine=self.workspace.authority.here,
             stopped=self._unanswered(agent_id) if chosen == "task" else None,
             host_pid=host if host > 1 else None,
-            host_pid_started_at=started_at(host),
+            host_pid_started_at=started_at(host) if host > 1 else None,
         ).touch(now)
         self.workspace.sessions.add(session)
         return LiveSession(self, session, token)

@@ -208,7 +208,8 @@ class Approvals(Service):
             return acting
         served: dict[int, set[str]] = {}
         for session in self.workspace.sessions.open():
-            for pid in {session.pid, host_of(session.pid)}:
+            hosts = {session.pid, host_of(session.pid)} if session.host_pid is not None else set[int]()
+            for pid in hosts:
                 served.setdefault(pid, set()).add(session.agent_id)
         for pid, ids in served.items():
             agent = known.get(next(iter(ids)))
