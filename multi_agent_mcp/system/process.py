@@ -129,6 +129,15 @@ def host_of(pid: int) -> int:
     return parent
 
 
+def python_program(pid: int) -> str | None:
+    """The name of the script or module that a process runs with Python, "" for a text or a terminal's; None if it is no
+    Python, or cannot be read."""
+    process = _process(pid, SYSTEM)
+    if process is None or not process.executable.lower().startswith("python"):
+        return None
+    return process.program or ""
+
+
 def _parent_and_name(pid: int) -> tuple[int, str]:
     """The parent's id and the command name of a process; 0 and "" if there is none."""
     if sys.platform == "linux":

@@ -334,14 +334,15 @@ class Team:
         on_message: MessageHandlerFnT | None = None,
         cwd: Path | None = None,
         inside: Pane | None = None,
+        starter: tuple[str, ...] = (),
     ) -> AsyncIterator[Agent]:
-        """Starts `serve` as a host does, `inside` a pane or outside of tmux. Its standard error must never hold a
-        traceback."""
+        """Starts `serve` as a host does, `inside` a pane or outside of tmux, by the words of a `starter` if it shall
+        have another host than this process. Its standard error must never hold a traceback."""
         self.started += 1
         errors = self.base / f"server-{self.started}.stderr"
         arguments = [*COMMAND[1:], "serve", "--root", str(self.root), "--session", self.session, *options]
         arguments += ["--agent", agent_id] if agent_id else []
-        program, *words = (inside.starter if inside else ()) + (COMMAND[0], *arguments)
+        program, *words = (inside.starter if inside else starter) + (COMMAND[0], *arguments)
         environment = {**self.env, **(inside.env if inside else {}), **(env or {})}
         parameters = StdioServerParameters(command=program, args=words, env=environment, cwd=cwd)
         with errors.open("w", encoding="utf-8") as file:

@@ -5,6 +5,7 @@ directory."""
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from multi_agent_mcp.pytest_plugin import MakeTeam
 from multi_agent_mcp.server.tools import TOOLS
 from multi_agent_mcp.services.tasks.board import NewTask
 from multi_agent_mcp.store.codec import codec
-from tests.end_to_end.support import Agent, Team
+from tests.end_to_end.support import COMMAND, Agent, Team, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -172,16 +173,32 @@ async def test_a_workers_process_becomes_nobody_else_even_with_the_right_key(sta
         assert token == "worker"
 
 
-async def test_a_program_that_serves_several_agents_is_a_persons_and_decides(team: Team) -> None:
+async def test_a_test_that_serves_an_agent_is_a_persons_and_decides(team: Team) -> None:
     async with team.server("worker-a") as worker:
         await worker.call("get_my_tasks")
-        refused = team.run("agent", "add", "worker-z", "--json")
-        assert (refused.code, refused.json["error"]) == (1, "unauthorized")
-        async with team.server("admin") as admin:
-            await admin.call("get_my_tasks")
-            assert team.ask("agent", "add", "worker-z", "--parent", "admin")["agent_id"] == "worker-z"
-            acting = team.run("agent", "add", "worker-y", "--json", env={"MULTI_AGENT_MCP_AGENT": "worker-a"})
-            assert (acting.code, acting.json["error"]) == (1, "unauthorized")
+        assert team.ask("agent", "add", "worker-z", "--parent", "admin")["agent_id"] == "worker-z"
+        acting = team.run("agent", "add", "worker-y", "--json", env={"MULTI_AGENT_MCP_AGENT": "worker-a"})
+        assert (acting.code, acting.json["error"]) == (1, "unauthorized")
+
+
+HOST = """
+unless (my $served = fork) { exec @ARGV[2..$#ARGV] }
+select undef, undef, undef, 0.05 until -e $ARGV[0];
+system $ARGV[1];
+wait;
+"""
+"""A host in Perl: beside its agent's server it runs a shell's line when a file is there."""
+
+
+async def test_what_an_agents_host_starts_decides_nothing(team: Team) -> None:
+    go, said = team.base / "go", team.base / "said"
+    command = shlex.join([*COMMAND, "agent", "add", "worker-z", "--json", "--root", str(team.root)])
+    host = ("perl", "-e", HOST, str(go), f"{command} > {said}.new; mv {said}.new {said}")
+    async with team.server("worker-a", starter=host) as worker:
+        await worker.call("get_my_tasks")
+        go.touch()
+        await eventually(said.exists, "the host has run the command")
+        assert json.loads(said.read_text())["error"] == "unauthorized"
 
 
 def test_a_program_that_uses_team_is_a_persons_and_so_is_the_terminal_it_was_started_from(agent_team: MakeTeam) -> None:

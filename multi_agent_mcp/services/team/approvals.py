@@ -17,12 +17,13 @@ from multi_agent_mcp.domain.message import is_data_signed_by, signed_data
 from multi_agent_mcp.domain.times import format_time
 from multi_agent_mcp.errors import InvalidArguments, Refusal, Unauthorized
 from multi_agent_mcp.features.chosen import has_proof
+from multi_agent_mcp.hosts import host_named
 from multi_agent_mcp.session import Service
 from multi_agent_mcp.settings import Settings, read_settings
-from multi_agent_mcp.system.process import host_of, is_below
+from multi_agent_mcp.system.process import host_of, is_below, python_program
 
 if TYPE_CHECKING:
-    from multi_agent_mcp.domain.agent import Agent
+    from multi_agent_mcp.domain.agent import Agent, AgentSession
     from multi_agent_mcp.features import Features
     from multi_agent_mcp.services.team.agents import Agents, Signatures
     from multi_agent_mcp.store.records import Record
@@ -206,15 +207,10 @@ class Approvals(Service):
         acting = known.get(read_environment().agent or "")
         if acting is not None and acting.type != "human":
             return acting
-        served: dict[int, set[str]] = {}
         for session in self.workspace.sessions.open():
-            hosts = {session.pid, host_of(session.pid)} if session.host_pid is not None else set[int]()
-            for pid in hosts:
-                served.setdefault(pid, set()).add(session.agent_id)
-        for pid, ids in served.items():
-            agent = known.get(next(iter(ids)))
-            is_its_host = pid > 1 and len(ids) == 1  # what serves several agents is a person's program, or its test
-            if agent is not None and agent.type != "human" and is_its_host and is_below(os.getpid(), {pid}):
+            agent = known.get(session.agent_id)
+            acting_for_it = {pid for pid in _acting_for(session) if pid > 1}
+            if agent is not None and agent.type != "human" and is_below(os.getpid(), acting_for_it):
                 return agent
         panes = (agent for agent in self.agents.all().values() if agent.type != "human" and agent.pane_pid)
         return next((agent for agent in panes if is_below(os.getpid(), {agent.pane_pid or 0})), None)
@@ -228,6 +224,17 @@ class Approvals(Service):
 def _is_persons(agent: Agent) -> bool:
     """Whether the agent's key is a person's; a team may have nobody but an owner of whom that is not said."""
     return agent.type == "human" or agent.role == "owner"
+
+
+def _acting_for(session: AgentSession) -> set[int]:
+    """The processes below which an agent acts: its server, and the program that has started that, unless it is a
+    person's: one in Python that is no host we know, such as a test, as one that uses `Team` is. The agent's pane holds
+    a host in Python all the same."""
+    if session.host_pid is None:
+        return set()
+    host = host_of(session.pid)
+    program = python_program(host)
+    return {session.pid} if program is not None and host_named(program) is None else {session.pid, host}
 
 
 def _of(agent: Agent) -> dict[str, Any]:
