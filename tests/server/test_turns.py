@@ -117,6 +117,12 @@ def test_a_batch_creates_assigned_tasks_that_are_held_back(agent_team: MakeTeam)
         team["admin"].create_tasks_batch([{"title": "x", "status": "in_progress"}])
 
 
+def test_of_a_batch_too_long_for_one_answer_all_ids_are_told(agent_team: MakeTeam) -> None:
+    team = agent_team()
+    made = team["admin"].create_tasks_batch([{"title": f"{number} {'x' * 150}"} for number in range(90)])
+    assert made["task_count"] == len({item["task_id"] for item in made["tasks"]}) == 90
+
+
 def test_a_held_task_is_begun_from_a_chat_only_where_the_requester_has_really_written(agent_team: MakeTeam) -> None:
     team = agent_team()
     (task_id,) = planned(team, "held", status="backlog")

@@ -219,7 +219,10 @@ def create_tasks_batch(call: Call, tasks: list[BatchTask], parent_task_id: str |
     created = call.services.task_creation.create(call.me, items, parent_task_id)
     local_ids = {task.local_id: real.id for task, real in zip(tasks, created, strict=True) if task.local_id is not None}
     shown = [{**summary_of(task), "assignee_id": task.assignee_id} for task in created]
-    return call.fitting({"task_count": len(created), "local_id_to_real_id": local_ids}, "tasks", shown)
+    facts = {"task_count": len(created), "local_id_to_real_id": local_ids}
+    answer = call.fitting(facts, "tasks", shown)
+    # no other answer has the ids of tasks that were made together
+    return call.fitting(facts, "tasks", [{"task_id": task.id} for task in created]) if "truncated" in answer else answer
 
 
 def assign_task(call: Call, task_id: str, assignee_id: str | None) -> Answer:
