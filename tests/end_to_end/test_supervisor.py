@@ -139,11 +139,15 @@ def test_a_host_that_outlives_the_window_of_a_session_that_has_logged_out_is_end
 def test_down_names_an_agent_once_whose_ended_window_was_kept_beside_the_next(bare: Team, terminal: Terminal) -> None:
     ends_first = f"test -e begun && exec {{python}} {ACTOR}; touch begun"
     team = bare.make(ON_DEMAND.replace("spawn: on_demand, ", "").replace(f"{{python}} {ACTOR}", ends_first))
-    assert "Pane is dead" in team.run(*UP, "--socket", terminal.socket).stdout
+
+    def ended() -> list[str]:
+        return terminal("list-panes", "-a", "-f", "#{==:#{window_name},worker-a}", "-F", "#{pane_dead}").splitlines()
+
+    team.run(*UP, "--socket", terminal.socket)
+    wait_until(lambda: ended() == ["1"], "its first command has ended")
     new_task(team)
     wait_until(lambda: sessions(team), "the supervisor has started it again")
-    kept = terminal("list-panes", "-a", "-f", "#{==:#{window_name},worker-a}", "-F", "#{pane_dead}")
-    assert sorted(kept.splitlines()) == ["0", "1"]
+    assert sorted(ended()) == ["0", "1"]
     assert sorted(team.ask("down")["closed"]) == ["supervisor", "worker-a"]
 
 

@@ -267,7 +267,7 @@ def refused_tools(at: Stage) -> Iterator[Said]:
     waiting = at.task("worker-b", dependencies=[mine])
     wrong: dict[str, Any]
     for wrong in (
-        {"limit": "many"}, {"limit": 0}, {"limit": 1.5}, {"limit": 10**9}, {"unread_only": []}, {"offset": None},
+        {"limit": "many"}, {"limit": 0}, {"limit": 1.5}, {"limit": 10**9}, {"unread_only": []}, {"offset": "x"},
         {"message_type": "letter"}, {"message_id": 1}, {"nonsense": 1, "limit": []}, {"message_id": "\ud800"},
     ):  # fmt: skip
         yield at.call("worker-a", "read_messages", **wrong)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from multi_agent_mcp.domain.agent import WHOEVER, Agent, is_superior, nearest_superior
@@ -165,7 +166,7 @@ class TaskChanges(Service):
             self.derived.end(previous)
         return task, previous
 
-    @property
+    @cached_property
     def _statuses(self) -> tuple[str, ...]:
         """Those that a task can be moved to."""
         return self.session.features.offered("status", TASK_STATUSES)
