@@ -214,14 +214,20 @@ def withdrawal_of(task: Task) -> Notification | None:
     own = by == task.assignee_id and not _by_chat_session(line)
     if not waited or own or task.assignee_id is None or task.interrupt_id is not None or QUESTION in line:
         return None
+    return _status_change(TASK_WITHDRAWN, task, task.assignee_id, number, line, by)
+
+
+def _status_change(action: str, task: Task, assignee_id: str, number: int, line: Line, by: str) -> Notification:
+    """The notification of an assignee that somebody has changed its task, as this line of the history says."""
+    at = parse_time(line.get("at"))
     return Notification(
-        id=derived_id(TASK_WITHDRAWN, task.id, number, parse_time(line.get("at")), task.assignee_id),
-        target_agent_id=task.assignee_id,
+        id=derived_id(action, task.id, number, at, assignee_id),
+        target_agent_id=assignee_id,
         target_purpose="task",
         type="status_change",
-        action=TASK_WITHDRAWN,
+        action=action,
         task_id=task.id,
-        created_at=parse_time(line.get("at")) or task.updated_at,
+        created_at=at or task.updated_at,
         sender_id=by,
         reason=_reason(line),
     )
@@ -414,19 +420,8 @@ def last_rejection(task: Task) -> Notification | None:
             break
         by = str(entry.get("by") or task.created_by)
         is_back = old_value(entry, "status") == "review" and new_value(entry, "status") == "in_progress"
-        if not is_back or by == task.assignee_id:
-            continue
-        return Notification(
-            id=derived_id(REVIEW_REJECTED, task.id, index, parse_time(entry.get("at")), task.assignee_id),
-            target_agent_id=task.assignee_id,
-            target_purpose="task",
-            type="status_change",
-            action=REVIEW_REJECTED,
-            task_id=task.id,
-            created_at=parse_time(entry.get("at")) or task.status_since,
-            sender_id=by,
-            reason=_reason(entry),
-        )
+        if is_back and by != task.assignee_id:
+            return _status_change(REVIEW_REJECTED, task, task.assignee_id, index, entry, by)
     return None
 
 

@@ -81,7 +81,7 @@ def _ended_before(task: Task, change: Change, result: str, summary: str | None, 
 
 class ReportTime(NamedTuple):
     """When a report was written: by its sender's clock, and by the number of `lines` that the task's history had, which
-    no clock and no other machine disturbs; None if the message does not say (by hand, of an earlier version)."""
+    no clock and no other machine disturbs; None if the message does not say (a person's, or an earlier version's)."""
 
     at: datetime
     lines: int | None = None

@@ -58,8 +58,8 @@ class Sessions(Service):
         """The interval of recording an agent's activity, short enough that no working agent seems stuck."""
 
     def open(self, agent_id: str, purpose: str | None = None, *, hosted: bool = True) -> LiveSession:
-        """Opens a session for this process, which unless `hosted` is nobody's host: a program that uses `Team`. The
-        default purpose depends on the work that waits for the agent."""
+        """Opens a session for this process; `hosted`: a host has started it, which a program that uses `Team` has not.
+        The default purpose depends on the work that waits for the agent."""
         live = self.live(agent_id)
         now = self.clock()
         chosen = purpose or self._choose_purpose(agent_id, live)
